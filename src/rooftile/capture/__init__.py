@@ -1,0 +1,1 @@
+"""A PyTorch model to a Graph, without a GPU and without its weights."""

@@ -1,0 +1,1 @@
+"""Decisions: what to fuse, what to do about an op, which tile, which launch."""

@@ -1,0 +1,1 @@
+"""Records to text, HTML, trace and SARIF."""

@@ -1,0 +1,1 @@
+"""Facts from outside: GPUs, the limits of each architecture, dtypes."""
