@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 SCHEMA_VERSION = 1
 
@@ -59,6 +60,7 @@ class Device:
         hierarchy: Memory levels from the registers outward.
         aliases: Names that drivers and people use.
         notes: What to know before trusting a figure.
+        kind: Tells this record's JSON from others.
     """
 
     id: str
@@ -74,4 +76,5 @@ class Device:
     hierarchy: tuple[MemoryLevel, ...] = ()
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    kind: Literal["rooftile.device"] = "rooftile.device"
     schema_version: int = SCHEMA_VERSION

@@ -106,6 +106,7 @@ class Graph:
         results: Storages that are still wanted after the step: outputs, gradients, new state.
         assumptions: What was taken for granted, in words for the user.
         versions: Package to version: ``{"torch": "2.13.0"}``.
+        kind: Tells this record's JSON from others.
         schema_version: Of this record and all below it.
     """
 
@@ -117,6 +118,7 @@ class Graph:
     results: tuple[int, ...] = ()
     assumptions: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    kind: Literal["rooftile.graph"] = "rooftile.graph"
     schema_version: int = SCHEMA_VERSION
 
     def edges(self) -> Iterator[Edge]:
