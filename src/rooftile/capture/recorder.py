@@ -1,0 +1,260 @@
+"""Every op that runs, turned into a record as torch dispatches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rooftile.capture.aten import ATEN
+from rooftile.capture.lines import LineFinder
+from rooftile.capture.modules import ModuleStack
+from rooftile.records.graph import Attr, Op, Operand, Phase
+from rooftile.records.tensor import Tensor
+
+# Ops of these namespaces ask for metadata: nothing runs on a GPU.
+_METADATA_NAMESPACES = {"prim", "profiler"}
+_METADATA_OPS = {
+    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "detach", "alias",
+}  # fmt: skip
+# In-place ops that fill their first argument without reading it.
+_FILLS = {
+    "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
+    "geometric_", "cauchy_", "log_normal_", "index_copy_", "scatter_", "index_fill_", "_index_put_impl_",
+    "index_put_", "set_", "resize_", "_foreach_copy_", "_foreach_zero_",
+}  # fmt: skip
+_ACCUMULATING = {"index_put_", "_index_put_impl_"}
+# float32 work that runs in TF32 where torch's switch allows it
+_MATMULS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "linear", "matmul"}
+_CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution", "cudnn_convolution"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    name: str
+    writes: bool
+    is_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    aten: str
+    base: str
+    name: str
+    positional: tuple[_Argument, ...]
+    by_name: dict[str, _Argument]
+    skip: bool
+    tf32: str
+
+
+class Recorder(TorchDispatchMode):
+    """Records every op below it. Storages stay alive, so that no two share a number.
+
+    Attributes:
+        ops: What ran, in order.
+        phase: Given to each op that is recorded; the caller sets it.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, modules: ModuleStack) -> None:
+        super().__init__()
+        self.ops: list[Op] = []
+        self.phase: Phase = "forward"
+        self._modules = modules
+        self._lines = LineFinder(os.getcwd())
+        self._signatures: dict[Any, _Signature] = {}
+        self._storages: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._forward_of: dict[int, tuple[str, str]] = {}
+        self._drawn = torch.autograd._get_sequence_nr()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        signature = self._signatures.get(func)
+        if signature is None:
+            signature = self._signatures[func] = _signature(func)
+        if not signature.skip:
+            self._record(signature, args, kwargs, result)
+        return result
+
+    def storage_of(self, tensor: torch.Tensor) -> int:
+        """The number of the tensor's storage."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        number = self._storages.get(key)
+        if number is None:
+            number = self._storages[key] = len(self._storages)
+            self._alive.append(storage)
+        return number
+
+    def _record(
+        self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        inputs: list[Operand] = []
+        attrs: dict[str, Attr] = {}
+        for argument, value in zip(signature.positional, args, strict=False):
+            self._argument(signature, argument, value, inputs, attrs)
+        for name, value in kwargs.items():
+            argument = signature.by_name.get(name) or _Argument(name, False, False)
+            self._argument(signature, argument, value, inputs, attrs)
+        outputs = tuple(self._tensor(t) for t in _tensors(result) if not _is_argument(t, args, kwargs))
+        if signature.tf32 == "matmul" and torch.get_float32_matmul_precision() != "highest":
+            attrs["tf32"] = True
+        elif signature.tf32 == "convolution" and torch.backends.cudnn.allow_tf32:
+            attrs["tf32"] = True
+        if attrs.get("accumulate") and signature.base in _ACCUMULATING:
+            first = inputs[0]
+            inputs[0] = Operand(first.role, first.tensor, reads=True, writes=True)
+        module, line = self._place()
+        self.ops.append(
+            Op(
+                index=len(self.ops),
+                aten=signature.aten,
+                name=signature.name,
+                inputs=tuple(inputs),
+                outputs=outputs,
+                attrs=attrs,
+                module=module,
+                line=line,
+                phase=self.phase,
+            )
+        )
+
+    def _argument(
+        self,
+        signature: _Signature,
+        argument: _Argument,
+        value: Any,
+        inputs: list[Operand],
+        attrs: dict[str, Attr],
+    ) -> None:
+        if isinstance(value, torch.Tensor):
+            inputs.append(self._operand(signature, argument, argument.name, value))
+        elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
+            inputs.extend(
+                self._operand(signature, argument, f"{argument.name}.{i}", v)
+                for i, v in enumerate(value)
+                if isinstance(v, torch.Tensor)
+            )
+        else:
+            attr = _attr(value)
+            if attr is not None:
+                attrs[argument.name] = attr
+
+    def _operand(
+        self, signature: _Signature, argument: _Argument, role: str, value: torch.Tensor
+    ) -> Operand:
+        fills = argument.is_out or (argument.writes and signature.base in _FILLS)
+        return Operand(role, self._tensor(value), reads=not fills, writes=argument.writes)
+
+    def _tensor(self, t: torch.Tensor) -> Tensor:
+        if t.layout is not torch.strided:
+            return Tensor(tuple(t.shape), _dtype(t.dtype), (0,) * t.dim(), self.storage_of(t._values()))
+        return Tensor(
+            tuple(t.shape), _dtype(t.dtype), t.stride(), self.storage_of(t), t.storage_offset()
+        )
+
+    def _place(self) -> tuple[str, str]:
+        """Module and line of the op that is being dispatched.
+
+        A backward op has no frame of its own; autograd numbers its nodes, and a forward op is
+        dispatched with its node's number drawn. It claims all numbers drawn since the op before: an
+        in-place op draws several. Ops without a gradient find none left to claim.
+        """
+        line = self._lines.find(depth=4)
+        module = self._modules.path
+        node = torch._C._current_autograd_node()
+        if node is None:
+            drawn = torch.autograd._get_sequence_nr()
+            for number in range(self._drawn, drawn):
+                self._forward_of[number] = (module, line)
+            self._drawn = max(self._drawn, drawn)
+            return module, line
+        forward_module, forward_line = self._forward_of.get(node._sequence_nr(), ("", ""))
+        return module or forward_module, line or forward_line
+
+
+def _signature(func: Any) -> _Signature:
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order op: no schema, its arguments are named by position
+        name = str(func)
+        arguments = tuple(_Argument(f"arg{i}", False, False) for i in range(32))
+        return _Signature(name, name, ATEN.get(name, name), arguments, {}, False, "")
+    namespace, _, base = schema.name.partition("::")
+    ours = namespace in ("aten", "rooftile_capture")
+    name = ATEN.get(base, base) if ours else f"{namespace}::{base}"
+    # the schema marks the gradients as written for the sake of a gradient scaler that none uses
+    unchanged = ("grads",) if base.startswith("_fused_") else ()
+    arguments = tuple(
+        _Argument(
+            name=a.name,
+            writes=a.alias_info is not None and a.alias_info.is_write and a.name not in unchanged,
+            is_out=a.is_out,
+        )
+        for a in schema.arguments
+    )
+    tf32 = "matmul" if base in _MATMULS else "convolution" if base in _CONVOLUTIONS else ""
+    return _Signature(
+        aten=str(func),
+        base=base,
+        name=name,
+        positional=arguments,
+        by_name={a.name: a for a in arguments},
+        skip=namespace in _METADATA_NAMESPACES or base in _METADATA_OPS,
+        tf32=tf32,
+    )
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in _tensors(v)]
+    return []
+
+
+def _is_argument(t: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """An in-place op returns its own argument: it stands among the inputs already."""
+    values = (*args, *kwargs.values())
+    return any(t is v for v in values) or any(
+        t is w for v in values if isinstance(v, (list, tuple)) for w in v
+    )
+
+
+_DTYPES: dict[torch.dtype, str] = {}
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    name = _DTYPES.get(dtype)
+    if name is None:
+        name = _DTYPES[dtype] = str(dtype).removeprefix("torch.")
+    return name
+
+
+_PLAIN: tuple[type, ...] = (bool, int, float, str)
+
+
+def _attr(value: Any) -> Attr:
+    """A non-tensor argument as JSON can hold it; None for what says nothing about the work."""
+    if isinstance(value, _PLAIN):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, torch.dtype):
+        return _dtype(value)
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, (list, tuple)):
+        kept = (*_PLAIN, torch.SymInt)
+        return tuple(
+            int(v) if isinstance(v, torch.SymInt) else v for v in value if isinstance(v, kept)
+        )
+    return None
+
+
