@@ -2,4 +2,36 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rooftile.api.audit import audit
+    from rooftile.api.gpus import gpu, gpus
+    from rooftile.api.roofline import roofline
+    from rooftile.api.schema import schema
+
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "audit", "gpu", "gpus", "roofline", "schema"]
+
+# public function -> the module that holds it: loaded when it is first asked for
+_HOMES = {
+    "audit": "rooftile.api.audit",
+    "gpu": "rooftile.api.gpus",
+    "gpus": "rooftile.api.gpus",
+    "roofline": "rooftile.api.roofline",
+    "schema": "rooftile.api.schema",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = function  # found without this function next time
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -21,8 +21,9 @@ from rooftile.errors import FileFormatError, InputError
 from rooftile.records.device import Device
 from rooftile.records.estimate import Estimate
 from rooftile.records.graph import Attr, Graph, Scalar
+from rooftile.records.roofline import Roofline
 
-Record = Estimate | Graph | Device
+Record = Estimate | Graph | Device | Roofline
 R = TypeVar("R", bound=Record)
 
 # kind in the file -> record
@@ -30,6 +31,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.estimate": Estimate,
     "rooftile.graph": Graph,
     "rooftile.device": Device,
+    "rooftile.roofline": Roofline,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text

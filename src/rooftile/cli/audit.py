@@ -1,0 +1,74 @@
+"""``rooftile audit``"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+import typer
+
+from rooftile.cli.options import BandwidthGbs, DType, Gpu, PeakTflops
+
+
+def audit(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="file.py:callable or package.module:callable (returns model and example inputs), "
+            "a .pt2 file, or a transformers config.json.",
+            metavar="TARGET",
+        ),
+    ],
+    gpu: Gpu = None,
+    mode: Annotated[
+        str, typer.Option(help="A forward, or a whole training step.", metavar="infer|train")
+    ] = "infer",
+    dtype: DType = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size.", metavar="N")] = None,
+    seq: Annotated[int | None, typer.Option(help="Tokens in a sequence.", metavar="N")] = None,
+    optimizer: Annotated[
+        str, typer.Option(help="Whose update ends a training step.", metavar="none|sgd|adamw")
+    ] = "none",
+    peak_tflops: PeakTflops = None,
+    bandwidth_gbs: BandwidthGbs = None,
+    top: Annotated[
+        int | None, typer.Option(help="Only the N rows with the longest least time.", metavar="N")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="One row a group of ops.", metavar="op|module|line")
+    ] = None,
+    json_to: Annotated[
+        str | None, typer.Option("--json", help="Write the estimate as JSON.", metavar="FILE|-")
+    ] = None,
+    csv_to: Annotated[
+        str | None, typer.Option("--csv", help="Write the table as CSV.", metavar="FILE|-")
+    ] = None,
+) -> None:
+    """Price every op of a model's step.
+
+    One row an op: FLOP, HBM bytes, FLOP/byte, which wall it hits, its least time and share.
+
+    No GPU is needed, and no weights are loaded. --batch and --seq are for a config.json, or for a
+    callable with parameters of these names. The GPU is h100-sxm unless you name another. The table
+    goes to stdout, unless --json - or --csv - takes its place.
+    """
+    from rooftile.api.audit import audit as price
+    from rooftile.cli.progress import stages
+    from rooftile.report.output import check_destinations, hand_out_audit
+    from rooftile.report.table import check_selection
+
+    check_destinations(json=json_to, csv=csv_to)
+    grouping = check_selection(by, top)
+    with stages() as progress:
+        estimate = price(
+            target,
+            gpu=gpu,
+            mode=cast(Any, mode),  # the function itself refuses other words
+            dtype=dtype,
+            batch=batch,
+            seq=seq,
+            optimizer=cast(Any, optimizer),
+            peak_tflops=peak_tflops,
+            bandwidth_gbs=bandwidth_gbs,
+            progress=progress,
+        )
+    hand_out_audit(estimate, by=grouping, top=top, json_to=json_to, csv_to=csv_to)

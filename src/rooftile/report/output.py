@@ -1,0 +1,81 @@
+"""Where data goes: a file, written whole or not at all, or stdout for ``-``."""
+
+from __future__ import annotations
+
+import sys
+
+from rooftile.errors import InputError
+from rooftile.records import io
+from rooftile.records.estimate import Estimate
+from rooftile.records.io import Record
+from rooftile.report.table import By, audit_csv
+from rooftile.report.text import write_audit
+
+STDOUT = "-"
+
+
+def check_destinations(**destinations: str | None) -> None:
+    """Refuse destinations that cannot be written, before any work is done for them.
+
+    Args:
+        **destinations: Option's name to file name, ``"-"`` or None.
+
+    Raises:
+        InputError: A folder does not exist, or two of them want stdout.
+    """
+    given = {name: path for name, path in destinations.items() if path is not None}
+    to_stdout = [f"--{name}" for name, path in given.items() if path == STDOUT]
+    if len(to_stdout) > 1:
+        raise InputError(f"only one of {' and '.join(to_stdout)} can be - (stdout)")
+    for path in given.values():
+        if path != STDOUT:
+            io.check_destination(path)
+
+
+def deliver(data: bytes, destination: str) -> None:
+    """Write data to a file, whole or not at all, or to stdout for ``"-"``.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    if destination == STDOUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)  # JSON is UTF-8 whatever the locale's encoding
+        return
+    io.write_whole(destination, data)
+
+
+def record_json(record: Record) -> bytes:
+    """A record as JSON of one line."""
+    return io.to_json(record)
+
+
+def hand_out_audit(
+    estimate: Estimate,
+    *,
+    by: By | None = None,
+    top: int | None = None,
+    json_to: str | None = None,
+    csv_to: str | None = None,
+) -> None:
+    """Write an audit: the files that are asked for, and the table where stdout is free for it.
+
+    Args:
+        estimate: The audit.
+        by: One row a group of ops, in the table and in the CSV.
+        top: Only so many rows, in the table and in the CSV; the JSON has all.
+        json_to: File for the JSON, or ``"-"``.
+        csv_to: File for the CSV, or ``"-"``.
+
+    Raises:
+        InputError: A file cannot be written, ``by`` or ``top`` is out of range.
+    """
+    if json_to is not None:
+        deliver(record_json(estimate), json_to)
+    if csv_to is not None:
+        deliver(audit_csv(estimate, by=by, top=top).encode(), csv_to)
+    if STDOUT not in (json_to, csv_to):
+        write_audit(estimate, sys.stdout, by=by, top=top)
+    for path in (json_to, csv_to):
+        if path is not None and path != STDOUT:
+            print(f"wrote {path}", file=sys.stderr)
