@@ -175,7 +175,7 @@ def _amount(name: str, value: float) -> float:
     except OverflowError:
         amount = maths.inf
     if not (maths.isfinite(amount) and amount >= 0):
-        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+        raise InputError(f"{name} must be a finite number of at least 0, got {value!r:.30}")
     return amount
 
 
