@@ -1,1 +1,51 @@
 """FLOP and bytes of every op, one family a file. No other place has such formulas."""
+
+from __future__ import annotations
+
+from rooftile.cost.formulas import (
+    attention_ops,
+    convolution,
+    encoder,
+    fft,
+    gather,
+    grouped,
+    loss,
+    matmul,
+    movement,
+    normalization,
+    optimizer,
+    pointwise,
+    pooling,
+    recurrent,
+    reduction,
+    scan,
+    softmax,
+    sort,
+)
+from rooftile.cost.formulas.operands import Formula
+
+FAMILIES = (
+    matmul,
+    grouped,
+    convolution,
+    attention_ops,
+    encoder,
+    recurrent,
+    gather,
+    pointwise,
+    loss,
+    reduction,
+    normalization,
+    softmax,
+    pooling,
+    sort,
+    movement,
+    scan,
+    optimizer,
+    fft,
+)
+
+# Our op's name -> its formula.
+FORMULAS: dict[str, Formula] = {
+    name: formula for family in FAMILIES for name, formula in family.OPS.items()
+}

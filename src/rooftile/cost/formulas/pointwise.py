@@ -1,0 +1,153 @@
+"""Pointwise ops: FLOP an element of the result.
+
+Convention: 1 for an addition, subtraction, multiplication, division, comparison, selection, logical
+or bit operation, rounding, root, power and every transcendental function (exp, log, tanh, erf ...);
+0 for a copy. Compound functions are spelled out, with what is known of their arguments: sigmoid is
+negate, exp, add, divide; SiLU one product more; GELU is x * 0.5 * (1 + erf(x / sqrt 2)), or its
+tanh form with 9. A complex addition is 2 real FLOP, a product 6, a quotient 11, anything else twice
+the real one. Drawing a random number is 0.
+
+An op over a list of tensors (``foreach``) costs the sum over them, in one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rooftile.cost.formulas.operands import Formula, cost, number, operand, result
+from rooftile.records.cost import Cost
+from rooftile.records.graph import Op
+
+# FLOP -> ops, each with what it computes where that is not one operation
+_TABLE: dict[int, str] = {
+    1: """
+    abs acos acosh angle asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not
+    bitwise_or bitwise_right_shift bitwise_xor ceil clamp_max clamp_min complex conj_physical
+    copysign cos cosh deg2rad digamma div eq erf erfc erfinv exp exp2 expm1 floor floor_divide fmax
+    fmin fmod frac gcd ge gt heaviside i0 igamma igammac isfinite isinf isnan isneginf isposinf lcm
+    le lgamma log log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill
+    maximum minimum mul mvlgamma ne neg nextafter polygamma pow rad2deg reciprocal relu remainder
+    round rsqrt sgn sign signbit sin sinc sinh special_airy_ai special_bessel_j0 special_bessel_j1
+    special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e special_i1
+    special_i1e special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
+    special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
+    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+    special_zeta sqrt square sub tan tanh threshold threshold_backward trunc where
+    """,
+    2: """
+    add_relu dropout_backward float_power hardtanh hardtanh_backward hardshrink hardshrink_backward
+    ldexp leaky_relu leaky_relu_backward masked_scale polar prelu relu6
+    softshrink softshrink_backward special_xlog1py xlogy
+    """,
+    3: "dropout elu lerp nan_to_num prelu_backward sigmoid_backward tanh_backward",
+    4: "celu elu_backward hardsigmoid hardsigmoid_backward hypot selu sigmoid softplus",
+    5: "glu hardswish hardswish_backward logaddexp logaddexp2 silu softplus_backward",
+    6: "log_sigmoid mish",  # min, abs, neg, exp, log1p, sub; softplus 4, tanh, times x
+    7: "log_sigmoid_backward",
+    9: "silu_backward",  # sigmoid 4, then g * s * (1 + x * (1 - s))
+    15: "mish_backward",
+}
+# Ops whose count depends on their arguments: GELU, clamp, those with a factor.
+_GELU, _GELU_TANH = 5, 9
+_GELU_BACKWARD, _GELU_TANH_BACKWARD = 11, 18
+# dsigmoid: sigmoid 4, g * s, (1 - s) * s * a * g: per element of the half-width gradient
+_GLU_BACKWARD = 9
+_COMPLEX_FLOPS = {"add": 2, "sub": 2, "neg": 2, "mul": 6, "div": 11, "abs": 4}
+
+
+def elements(op: Op) -> int:
+    """Elements the op computes: of its first result, of all of them where it works on lists."""
+    if not op.name.startswith("foreach_"):
+        return result(op).numel
+    filled = op.outputs or tuple(o.tensor for o in op.inputs if o.writes)
+    return sum(t.numel for t in filled)
+
+
+def _flops(op: Op, per_element: int) -> int:
+    """FLOP of one element, complex ones made of real ones."""
+    if not any(t.dtype.startswith("complex") for t in op.reads):
+        return per_element
+    return _COMPLEX_FLOPS.get(op.name.removeprefix("foreach_"), 2 * per_element)
+
+
+def _fixed(op: Op, per_element: int) -> Cost:
+    return cost(op, f"pointwise.{op.name}", vector=_flops(op, per_element) * elements(op))
+
+
+def _by_arguments(op: Op, count: Callable[[Op], int]) -> Cost:
+    return _fixed(op, count(op))
+
+
+def _scaled_sum(op: Op) -> int:
+    """self + alpha * other."""
+    return 1 + (number(op, "alpha", 1) != 1)
+
+
+def _product_sum(op: Op) -> int:
+    """self + value * a * b, or a / b."""
+    value = op.attrs.get("value", op.attrs.get("scalars", 1))
+    return 2 + (value != 1 or op.operand("scalars") is not None)
+
+
+def _clamp(op: Op) -> int:
+    """One comparison for each bound."""
+    given = [op.attrs.get(bound) is not None or op.operand(bound) for bound in ("min", "max")]
+    return max(1, sum(map(bool, given)))
+
+
+def _gelu(op: Op) -> int:
+    return _GELU_TANH if op.attrs.get("approximate") == "tanh" else _GELU
+
+
+def _gelu_backward(op: Op) -> int:
+    tanh = op.attrs.get("approximate") == "tanh"
+    return _GELU_TANH_BACKWARD if tanh else _GELU_BACKWARD
+
+
+def _logit(op: Op) -> int:
+    """log(x / (1 - x)), x cut to [eps, 1 - eps] where eps is given."""
+    return 3 + 2 * (op.attrs.get("eps") is not None)
+
+
+def _logit_backward(op: Op) -> int:
+    """dy / (x * (1 - x)), selected by the cut."""
+    return 3 + (op.attrs.get("eps") is not None)
+
+
+def _glu_backward(op: Op) -> Cost:
+    """Counted on the incoming gradient, half as wide as the result."""
+    flops = _GLU_BACKWARD * operand(op, "grad_output").numel
+    return cost(op, "pointwise.glu_backward", vector=flops)
+
+
+_COUNTED: dict[str, Callable[[Op], int]] = {
+    "add": _scaled_sum,
+    "sub": _scaled_sum,
+    "rsub": _scaled_sum,
+    "addcmul": _product_sum,
+    "addcdiv": _product_sum,
+    "clamp": _clamp,
+    "gelu": _gelu,
+    "gelu_backward": _gelu_backward,
+    "logit": _logit,
+    "logit_backward": _logit_backward,
+}
+
+_FIXED = {name: flops for flops, names in _TABLE.items() for name in names.split()}
+_ONE_TENSOR: dict[str, Formula] = {
+    **{name: partial(_fixed, per_element=flops) for name, flops in _FIXED.items()},
+    **{name: partial(_by_arguments, count=count) for name, count in _COUNTED.items()},
+}
+# Torch's ops over lists of tensors, without `_foreach_`.
+_FOREACH = """
+abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1
+floor frac lerp lgamma log log10 log1p log2 maximum minimum mul neg pow reciprocal round rsqrt
+sigmoid sign sin sinh sqrt sub tan tanh trunc
+"""
+
+OPS: dict[str, Formula] = {
+    **_ONE_TENSOR,
+    **{f"foreach_{name}": _ONE_TENSOR[name] for name in _FOREACH.split()},
+    "glu_backward": _glu_backward,
+}

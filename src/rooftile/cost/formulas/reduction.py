@@ -1,0 +1,122 @@
+"""Reductions and running sums: FLOP an element of the input, and an element of the result.
+
+A sum of n is n FLOP. Variance: sum, subtract, square, sum, and two divisions a result. A 2-norm:
+square, sum, and a root a result; another norm one more for the power. log-sum-exp: maximum,
+subtract, exponential, sum, and a logarithm and an addition a result. Elements that an expanded
+dimension repeats are computed as often as they appear, and read once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf, prod
+
+from rooftile.cost.formulas.operands import (
+    Formula,
+    broadcast,
+    cost,
+    members,
+    operand,
+    reads_without,
+    result,
+)
+from rooftile.errors import InputError
+from rooftile.records.cost import Cost
+from rooftile.records.graph import Op
+
+# op -> FLOP an input element, FLOP a result
+_TABLE: dict[str, tuple[int, int]] = {
+    "all": (1, 0),
+    "amax": (1, 0),
+    "amin": (1, 0),
+    "aminmax": (2, 0),
+    "any": (1, 0),
+    "argmax": (1, 0),
+    "argmin": (1, 0),
+    "count_nonzero": (2, 0),
+    "cummax": (1, 0),
+    "cummin": (1, 0),
+    "cumprod": (1, 0),
+    "cumsum": (1, 0),
+    "logcumsumexp": (5, 0),
+    "logsumexp": (4, 2),
+    "max": (1, 0),
+    "mean": (1, 1),
+    "min": (1, 0),
+    "nansum": (2, 0),
+    "prod": (1, 0),
+    "std": (4, 3),
+    "std_mean": (4, 4),
+    "sum": (1, 0),
+    "trace": (1, 0),
+    "var": (4, 2),
+    "var_mean": (4, 3),
+}
+
+
+def _reduce(op: Op, per_element: int, per_result: int) -> Cost:
+    x = operand(op, "self", "input")
+    if op.operand("other") is not None:  # torch.max(a, b) is the elementwise maximum
+        return cost(op, f"reduction.{op.name}", vector=result(op).numel)
+    vector = per_element * x.numel + per_result * result(op).numel
+    return cost(op, f"reduction.{op.name}", vector=vector)
+
+
+def _norm_flops(order: object) -> tuple[int, int]:
+    """FLOP an element and a result of a vector norm."""
+    if order is None or order == 2:
+        return 2, 1
+    if order in (0, 1, inf, -inf):
+        return 2, 0  # compare or absolute value, then sum or maximum
+    if isinstance(order, int | float):
+        return 3, 1
+    raise InputError(f"norm: order must be a number, got {order!r}")
+
+
+def _norm(op: Op) -> Cost:
+    order = op.attrs.get("ord", op.attrs.get("p", 2))
+    per_element, per_result = _norm_flops(order)
+    vector = per_element * operand(op, "self").numel + per_result * result(op).numel
+    return cost(op, f"reduction.{op.name}", vector=vector)
+
+
+def _foreach_norm(op: Op) -> Cost:
+    """One norm a tensor of the list."""
+    tensors = members(op, "self")
+    per_element, per_result = _norm_flops(op.attrs.get("ord", 2))
+    vector = per_element * sum(t.numel for t in tensors) + per_result * len(tensors)
+    return cost(op, "reduction.foreach_norm", vector=vector)
+
+
+def _foreach_max(op: Op) -> Cost:
+    return cost(op, "reduction.foreach_max", vector=sum(t.numel for t in members(op, "self")))
+
+
+def _select_backward(op: Op) -> Cost:
+    """The gradient of a selecting reduction: zeros, and one element a result."""
+    return cost(
+        op, "reduction.select_reduction_backward", vector=0, reads=reads_without(op, "self")
+    )
+
+
+def _cdist(op: Op) -> Cost:
+    """Difference, power and sum a component, and a root a pair."""
+    a, b = operand(op, "x1"), operand(op, "x2")
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise InputError(f"{op.aten}: x1 and x2 must be matrices, got {a.shape} and {b.shape}")
+    batch = prod(broadcast((a.shape[:-2], b.shape[:-2])))
+    pairs = batch * a.shape[-2] * b.shape[-2]
+    return cost(op, "reduction.cdist", vector=pairs * (3 * a.shape[-1] + 1))
+
+
+OPS: dict[str, Formula] = {
+    **{
+        name: partial(_reduce, per_element=flops, per_result=after)
+        for name, (flops, after) in _TABLE.items()
+    },
+    "norm": _norm,
+    "foreach_norm": _foreach_norm,
+    "foreach_max": _foreach_max,
+    "select_reduction_backward": _select_backward,
+    "cdist": _cdist,
+}
