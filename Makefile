@@ -1,0 +1,39 @@
+# Every target makes its own environment first. Python 3.11 or newer: python3, or make PYTHON=...
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help audit test test-all lint types docs
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+audit: $(READY) ## Audit Llama-3-8B's training step on an H100, on this machine
+	$(BIN)/rooftile audit examples/llama-3-8b/config.json --mode train --seq 2048 --gpu h100-sxm
+
+test: $(READY) ## Test what every change must pass (minutes)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-all: $(READY) ## Test everything, the slow tests too
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(READY) ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+docs: $(READY) ## Write the generated pages again
+	$(BIN)/python docs/make_cli.py
+
+# Made again when a dependency changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is not: make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
