@@ -78,6 +78,7 @@ def audit(
         dtype=dtype,
         default=DEFAULT_GPU,
     )
+    dtype = None if dtype is None else _torch_name(dtype)
     tell = progress or _say_nothing
     tell("importing torch")
     _require_torch()
@@ -173,6 +174,13 @@ def _check(
         raise InputError("inputs must be the module's example inputs, got None")
     elif batch is not None or seq is not None:
         raise InputError("batch and seq belong to a target; a module's inputs have their shapes")
+
+
+def _torch_name(dtype: str) -> str:
+    """Torch's name of a dtype that the user may abbreviate: ``bf16`` is ``bfloat16``."""
+    from rooftile.spec.dtypes import dtype as known
+
+    return known(dtype).name
 
 
 def _require_torch() -> None:

@@ -18,7 +18,8 @@ from rooftile.capture.grouped import grouped_mm
 from rooftile.capture.norm import dropout, rms_norm
 from rooftile.capture.recurrent import gru, lstm, rnn_relu, rnn_tanh
 
-_REPLACED: dict[str, Callable[..., Any]] = {
+# aten op, with its overload where only that one is meant, to its stand-in
+REPLACED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "rms_norm": rms_norm,
     "dropout": dropout,
@@ -35,7 +36,7 @@ def fused_ops() -> Iterator[None]:
     """Replace torch's composite ops while the context lasts."""
     library = torch.library.Library("aten", "IMPL")
     try:
-        for name, stand_in in _REPLACED.items():
+        for name, stand_in in REPLACED.items():
             for key in ("CPU", "AutogradCPU"):
                 library.impl(name, stand_in, key)
         yield

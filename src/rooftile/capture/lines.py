@@ -82,11 +82,9 @@ def _kind(filename: str) -> int:
 
 
 def shorten(path: str, root: str) -> str:
-    """The path relative to ``root`` where it lies below it, else from its package on."""
-    if path.startswith(root + os.sep):
-        return path[len(root) + 1 :]
+    """The path from its installed package on, else relative to ``root`` where it lies below it."""
     for marker in (f"site-packages{os.sep}", f"dist-packages{os.sep}"):
         _, found, rest = path.partition(marker)
         if found:
             return rest
-    return path
+    return path[len(root) + 1 :] if path.startswith(root + os.sep) else path

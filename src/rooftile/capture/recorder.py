@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooftile.capture.aten import ATEN
+from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
 from rooftile.records.graph import Attr, Op, Operand, Phase
@@ -21,6 +22,8 @@ _METADATA_NAMESPACES = {"prim", "profiler"}
 _METADATA_OPS = {
     "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "detach", "alias",
 }  # fmt: skip
+# Autograd's node that adds a gradient to its leaf; it has no number of its own.
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
 # In-place ops that fill their first argument without reading it.
 _FILLS = {
     "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
@@ -44,10 +47,12 @@ class _Argument:
 class _Signature:
     aten: str
     base: str
+    overload: str
     name: str
     positional: tuple[_Argument, ...]
     by_name: dict[str, _Argument]
     skip: bool
+    composite: bool
     tf32: str
 
 
@@ -77,10 +82,17 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         signature = self._signatures.get(func)
         if signature is None:
             signature = self._signatures[func] = _signature(func)
+        if signature.composite:
+            # only inference mode lets a composite op come this far: take it apart as autograd does
+            with self:
+                stand_in = REPLACED.get(signature.base) or REPLACED.get(signature.overload)
+                parts = (stand_in or func.decompose)(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        result = func(*args, **kwargs)
         if not signature.skip:
             self._record(signature, args, kwargs, result)
         return result
@@ -178,8 +190,19 @@ class Recorder(TorchDispatchMode):
                 self._forward_of[number] = (module, line)
             self._drawn = max(self._drawn, drawn)
             return module, line
-        forward_module, forward_line = self._forward_of.get(node._sequence_nr(), ("", ""))
+        if node.name() == _ACCUMULATE:
+            forward_module, forward_line = self._first_reader(node.variable)
+        else:
+            forward_module, forward_line = self._forward_of.get(node._sequence_nr(), ("", ""))
         return module or forward_module, line or forward_line
+
+    def _first_reader(self, leaf: torch.Tensor) -> tuple[str, str]:
+        """Where a leaf was read first: what happens to its gradient belongs there."""
+        storage = self.storage_of(leaf)
+        for op in self.ops:
+            if op.line and any(o.tensor.storage == storage for o in op.inputs):
+                return op.module, op.line
+        return "", ""
 
 
 def _signature(func: Any) -> _Signature:
@@ -187,7 +210,7 @@ def _signature(func: Any) -> _Signature:
     if schema is None:  # a higher-order op: no schema, its arguments are named by position
         name = str(func)
         arguments = tuple(_Argument(f"arg{i}", False, False) for i in range(32))
-        return _Signature(name, name, ATEN.get(name, name), arguments, {}, False, "")
+        return _Signature(name, name, "", ATEN.get(name, name), arguments, {}, False, False, "")
     namespace, _, base = schema.name.partition("::")
     ours = namespace in ("aten", "rooftile_capture")
     name = ATEN.get(base, base) if ours else f"{namespace}::{base}"
@@ -205,10 +228,12 @@ def _signature(func: Any) -> _Signature:
     return _Signature(
         aten=str(func),
         base=base,
+        overload=f"{base}.{schema.overload_name}",
         name=name,
         positional=arguments,
         by_name={a.name: a for a in arguments},
         skip=namespace in _METADATA_NAMESPACES or base in _METADATA_OPS,
+        composite=namespace == "aten" and func._can_decompose(),
         tf32=tf32,
     )
 
