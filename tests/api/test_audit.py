@@ -8,6 +8,8 @@ from torch import nn
 
 import rooftile
 from rooftile.errors import InputError
+from rooftile.records.estimate import Estimate
+from rooftile.records.io import from_json, to_json
 
 MODEL = nn.Linear(8, 4)
 X = torch.zeros(3, 8)
@@ -66,3 +68,9 @@ def test_a_target_in_words_is_priced(tmp_path):
     assert estimate.totals.matrix_flops == 192
     # x, weight, bias read and the result written, 2 bytes an element
     assert estimate.totals.bytes == 2 * (24 + 32 + 4 + 12)
+
+
+def test_a_real_estimate_has_a_json_form():
+    """What the capture puts into a record is plain data: it reads back equal."""
+    estimate = rooftile.audit(MODEL, X, mode="train", loss=torch.sum, optimizer="adamw")
+    assert from_json(to_json(estimate), Estimate) == estimate

@@ -115,7 +115,7 @@ def capture_module(
         parameters=parameters,
         results=wanted_after,
         assumptions=(*assumptions, *notes, *_assumed(mode, optimizer, wanted)),
-        versions={"torch": torch.__version__},
+        versions={"torch": str(torch.__version__)},
     )
 
 
