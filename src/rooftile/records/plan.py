@@ -27,7 +27,13 @@ class FusionGroup:
         after_s: Least time of the one kernel [s].
         module: The deepest module path that all its ops share.
         line: Line of its first op.
-        compiler: Whether torch.compile fuses all of it by the rules in ``plan/``.
+        compiler: Whether torch.compile keeps all its intermediates out of memory, by the rules in
+            ``plan/``; it may take more than one kernel for that.
+        compiler_saved_bytes: Traffic that torch.compile avoids: all of it, or that of the group's
+            pointwise part.
+        compiler_saved_s: Least time that it avoids [s].
+        cover: What runs the group as it is: a library's call or a rule of the compiler; "" if
+            nothing does.
     """
 
     id: int
@@ -40,6 +46,9 @@ class FusionGroup:
     module: str
     line: str
     compiler: bool
+    compiler_saved_bytes: int = 0
+    compiler_saved_s: float = 0.0
+    cover: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -79,7 +88,8 @@ class Verdict:
         rule: Name of the row of the decision table that decided.
         reason: The rule's sentence, with this op's numbers.
         at_stake_s: Time that acting on it can save at most [s].
-        share: Part of the step's least time, 0 to 1.
+        share: Part of the step's least time that it and all ops like it (same op, shapes, place in
+            the module tree up to numbers) take, 0 to 1: what decides whether it is hot.
         cover: What does the work: a library call, a compiler rule or a Rooftile op; "" for none.
         why_not: Each other action, and why it is not the one.
         group: The op's fusion group, None where it has none.

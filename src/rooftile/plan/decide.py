@@ -1,0 +1,201 @@
+"""The plan of a step: its fusion groups, why other ops are apart, and a verdict on each op."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from rooftile.errors import InputError
+from rooftile.plan import kinds
+from rooftile.plan.cover import compiler_rule, library_call, library_epilogue, sdpa_call
+from rooftile.plan.fusion import Fused, fuse
+from rooftile.plan.grouping import Group
+from rooftile.plan.traffic import fused_cost, least_s
+from rooftile.plan.triage import Case, triage, why_not
+from rooftile.records.cost import Cost
+from rooftile.records.estimate import Estimate, OpEstimate
+from rooftile.records.plan import FusionGroup, Plan, Refusal, Verdict
+
+HOT_SHARE = 0.01
+
+_NUMBER = re.compile(r"\d+")
+
+
+def decide(estimate: Estimate, *, hot_share: float = HOT_SHARE) -> Plan:
+    """Group the ops of a step into kernels and say what to do about each.
+
+    Args:
+        estimate: A priced graph.
+        hot_share: Share of the step's least time, 0 to 1, from which ops of one kind are hot.
+
+    Returns:
+        Groups, the greatest saving first; refusals; a verdict an op that launches a kernel.
+
+    Raises:
+        InputError: ``hot_share`` is no share.
+    """
+    if not 0 <= hot_share <= 1:
+        raise InputError(f"hot_share must be from 0 to 1, got {hot_share}")
+    fused = fuse(estimate)
+    costs = {row.index: row.cost for row in estimate.ops}
+    made = [_group(group, fused, costs) for group in fused.groups() if len(group.ops) > 1]
+    ordered = sorted(made, key=lambda group: (-group.saved_s, -group.saved_bytes, group.ops))
+    groups = tuple(_numbered(group, number) for number, group in enumerate(ordered))
+    refusals = tuple(
+        Refusal(p, c, found.reason, found.detail)
+        for (p, c), found in sorted(fused.objections.items())
+        if _worth_telling(p, c, fused)
+    )
+    return Plan(estimate, groups, refusals, _verdicts(fused, groups, hot_share), hot_share)
+
+
+def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
+    group.ops.sort()
+    ops = [fused.op(i) for i in group.ops]
+    rows = [fused.estimate.ops[i] for i in group.ops]
+    device = fused.estimate.device
+    cost = fused_cost(ops, costs, fused.links)
+    before_bytes = sum(row.cost.bytes for row in rows)
+    before_s = sum(row.least_s for row in rows)
+    after_s = least_s(cost, device)
+    rule = compiler_rule(group, fused)
+    whole = bool(rule) and not group.anchored
+    saved = (before_bytes - cost.bytes, before_s - after_s) if whole else (0, 0.0)
+    cover = rule if whole else ""
+    if group.anchored:
+        saved = _part_saved(group, fused, costs) if rule else (0, 0.0)
+        cover = (
+            sdpa_call(group, fused)
+            if group.kind == "attention"
+            else library_epilogue(group, fused)
+        )
+    return FusionGroup(
+        id=0,
+        ops=tuple(group.ops),
+        kind=group.kind or ("row" if group.axes else "pointwise"),
+        bytes_before=before_bytes,
+        bytes_after=cost.bytes,
+        before_s=before_s,
+        after_s=after_s,
+        module=_shared_module([op.module for op in ops]),
+        line=next((op.line for op in ops if op.line), ""),
+        compiler=whole,
+        compiler_saved_bytes=saved[0],
+        compiler_saved_s=saved[1],
+        cover=cover,
+    )
+
+
+def _part_saved(group: Group, fused: Fused, costs: dict[int, Cost]) -> tuple[int, float]:
+    """What torch.compile saves of a group with products: it fuses what is not a product."""
+    part = [i for i in group.ops if fused.op(i).name not in kinds.LIBRARY]
+    if len(part) < 2:
+        return 0, 0.0
+    cost = fused_cost([fused.op(i) for i in part], costs, fused.links)
+    before_s = sum(fused.estimate.ops[i].least_s for i in part)
+    saved_s = before_s - least_s(cost, fused.estimate.device)
+    return sum(costs[i].bytes for i in part) - cost.bytes, saved_s
+
+
+def _numbered(group: FusionGroup, number: int) -> FusionGroup:
+    fields = {name: getattr(group, name) for name in group.__dataclass_fields__}
+    return FusionGroup(**{**fields, "id": number})
+
+
+def _worth_telling(p: int, c: int, fused: Fused) -> bool:
+    """Two kernels of libraries side by side are no news."""
+    return not (fused.op(p).name in kinds.LIBRARY and fused.op(c).name in kinds.LIBRARY)
+
+
+def _verdicts(
+    fused: Fused, groups: tuple[FusionGroup, ...], hot_share: float
+) -> tuple[Verdict, ...]:
+    of_op = {i: group for group in groups for i in group.ops}
+    rows = [row for row in fused.estimate.ops if row.bound != "free"]
+    keys = _keys(rows, of_op)
+    shares: dict[Hashable, float] = defaultdict(float)
+    for row in rows:
+        shares[keys[row.index]] += row.share
+    return tuple(
+        _verdict(row, of_op.get(row.index), shares[keys[row.index]], fused, hot_share)
+        for row in rows
+    )
+
+
+def _keys(rows: list[OpEstimate], of_op: dict[int, FusionGroup]) -> dict[int, Hashable]:
+    """Equal for ops that one kernel would serve: those of groups alike, or alike and alone."""
+    by_index = {row.index: row for row in rows}
+    groups: dict[int, Hashable] = {}
+    keys: dict[int, Hashable] = {}
+    for row in rows:
+        group = of_op.get(row.index)
+        if group is None or row.cost.matrix_flops:
+            keys[row.index] = (row.name, row.phase, row.shapes, _NUMBER.sub("#", row.module))
+            continue
+        if group.id not in groups:
+            members = [by_index[i] for i in group.ops]
+            groups[group.id] = tuple((m.name, m.phase, m.shapes) for m in members)
+        keys[row.index] = groups[group.id]
+    return keys
+
+
+def _verdict(
+    row: OpEstimate, group: FusionGroup | None, share: float, fused: Fused, hot_share: float
+) -> Verdict:
+    op = fused.op(row.index)
+    product = op.name in kinds.LIBRARY
+    call = library_call(op, fused.estimate.device.vendor)
+    if group is not None and not group.compiler and group.cover:
+        call = group.cover
+    fuses = group is not None and not product and (group.compiler or group.compiler_saved_s > 0)
+    case = Case(
+        bound=row.bound,
+        library=bool(call),
+        compiler=fuses,
+        hot=share >= hot_share,
+        expressible=_expressible(row, group),
+    )
+    rule = triage(case)
+    cover = {"USE LIBRARY": call, "LEAVE IT": call, "HAND-WRITE": ""}.get(rule.action, "")
+    if group is not None and rule.action == "AUTO-FUSE":
+        cover = group.cover if group.compiler else "torch.compile: the pointwise part"
+    return Verdict(
+        index=row.index,
+        action=rule.action,
+        rule=rule.name,
+        reason=rule.reason,
+        at_stake_s=_at_stake(row, group),
+        share=share,
+        cover=cover,
+        why_not=why_not(case),
+        group=None if group is None else group.id,
+    )
+
+
+def _expressible(row: OpEstimate, group: FusionGroup | None) -> bool:
+    """A group that saves something, or matrix work, which tiles of any op can hold."""
+    if group is not None and (group.saved_bytes > 0 or group.saved_s > 0):
+        return True
+    return row.bound == "compute" and row.cost.matrix_flops > 0
+
+
+def _at_stake(row: OpEstimate, group: FusionGroup | None) -> float:
+    """Its part of what its group saves, by its part of the group's time [s]."""
+    if group is None or not group.before_s:
+        return 0.0
+    return group.saved_s * row.least_s / group.before_s
+
+
+def _shared_module(paths: list[str]) -> str:
+    """The deepest path that all share."""
+    parts = [path.split(".") for path in paths if path]
+    if not parts or len(parts) < len(paths):
+        return ""
+    shared = []
+    for names in zip(*parts, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    return ".".join(shared)
