@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rooftile.api.advise import advise
     from rooftile.api.audit import audit
     from rooftile.api.gpus import gpu, gpus
     from rooftile.api.roofline import roofline
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "audit", "gpu", "gpus", "roofline", "schema"]
+__all__ = ["__version__", "advise", "audit", "gpu", "gpus", "roofline", "schema"]
 
 # public function -> the module that holds it: loaded when it is first asked for
 _HOMES = {
+    "advise": "rooftile.api.advise",
     "audit": "rooftile.api.audit",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",

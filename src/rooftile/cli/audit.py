@@ -42,21 +42,32 @@ def audit(
     csv_to: Annotated[
         str | None, typer.Option("--csv", help="Write the table as CSV.", metavar="FILE|-")
     ] = None,
+    plan_to: Annotated[
+        str | None,
+        typer.Option("--plan", help="Write groups and verdicts as JSON.", metavar="FILE|-"),
+    ] = None,
+    hot: Annotated[
+        float,
+        typer.Option(help="Share of the step from which an op is hot.", metavar="SHARE"),
+    ] = 0.01,
 ) -> None:
     """Price every op of a model's step.
 
-    One row an op: FLOP, HBM bytes, FLOP/byte, which wall it hits, its least time and share.
+    One row an op: FLOP, HBM bytes, FLOP/byte, which wall it hits, its least time and share, and
+    what to do about it. Then the totals, and the findings that save the most.
 
     No GPU is needed, and no weights are loaded. --batch and --seq are for a config.json, or for a
     callable with parameters of these names. The GPU is h100-sxm unless you name another. The table
     goes to stdout, unless --json - or --csv - takes its place.
     """
+    from rooftile.api.advise import advise, check_hot_share
     from rooftile.api.audit import audit as price
     from rooftile.cli.progress import stages
     from rooftile.report.output import check_destinations, hand_out_audit
     from rooftile.report.table import check_selection
 
-    check_destinations(json=json_to, csv=csv_to)
+    check_destinations(json=json_to, csv=csv_to, plan=plan_to)
+    check_hot_share(hot)
     grouping = check_selection(by, top)
     with stages() as progress:
         estimate = price(
@@ -71,4 +82,15 @@ def audit(
             bandwidth_gbs=bandwidth_gbs,
             progress=progress,
         )
-    hand_out_audit(estimate, by=grouping, top=top, json_to=json_to, csv_to=csv_to)
+    plan = None
+    if plan_to is not None or "-" not in (json_to, csv_to):
+        plan = advise(estimate, hot_share=hot)
+    hand_out_audit(
+        estimate,
+        by=grouping,
+        top=top,
+        json_to=json_to,
+        csv_to=csv_to,
+        plan=plan,
+        plan_to=plan_to,
+    )

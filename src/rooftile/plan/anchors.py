@@ -40,7 +40,8 @@ def join_attention(fused: Fused) -> None:
         need = _attention_bytes(fused.op(first), fused.op(second))
         if need > fused.sram:
             found = Objection(SRAM, f"a tile takes {need:,} bytes, a block has {fused.sram:,}")
-            fused.objections[first, softmaxes[0]] = found
+            inside = {p for p, _ in fused.links.producers[second]} & set(group.ops)
+            fused.objections.update({(p, second): found for p in inside})
             continue
         _merge(fused, [first, second], group, "attention")
 
@@ -119,14 +120,11 @@ def _prologue_objection(p: int, index: int, group: Group, fused: Fused) -> Objec
     """Why a product cannot compute its operand as it loads it; None if it can."""
     if group.axes:
         return Objection(AXIS, "its operand needs whole rows before the first tile is loaded")
-    outside = [
-        c
-        for i in group.ops
-        for c in fused.links.readers(fused.op(i))
-        if c not in group.ops and c != index and fused.op(c).phase == group.phase
-    ]
-    if outside:
-        return Objection(REUSED, f"{fused.op(outside[0]).name} reads it too")
+    kept = {*group.ops, index}
+    for i in group.ops:
+        for tensor in fused.op(i).writes:
+            if fused.links.escapes(i, tensor.storage, kept):
+                return Objection(REUSED, f"{fused.op(i).name}'s result is wanted elsewhere too")
     sizes = {t.numel for t in fused.op(index).reads if t.storage == fused.op(p).writes[0].storage}
     if sizes != {group.numel}:
         return Objection(SPACE, f"the operand is not the {group.numel:,} elements of its loop")

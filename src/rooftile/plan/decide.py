@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from dataclasses import dataclass
 
 from rooftile.errors import InputError
@@ -42,7 +43,7 @@ def decide(estimate: Estimate, *, hot_share: float = HOT_SHARE) -> Plan:
     costs = {row.index: row.cost for row in estimate.ops}
     made = [_group(group, fused, costs) for group in fused.groups() if len(group.ops) > 1]
     ordered = sorted(made, key=lambda group: (-group.saved_s, -group.saved_bytes, group.ops))
-    groups = tuple(_numbered(group, number) for number, group in enumerate(ordered))
+    groups = tuple(replace(group, id=number) for number, group in enumerate(ordered))
     refusals = tuple(
         Refusal(p, c, found.reason, found.detail)
         for (p, c), found in sorted(fused.objections.items())
@@ -99,14 +100,24 @@ def _part_saved(group: Group, fused: Fused, costs: dict[int, Cost]) -> tuple[int
     return sum(costs[i].bytes for i in part) - cost.bytes, saved_s
 
 
-def _numbered(group: FusionGroup, number: int) -> FusionGroup:
-    fields = {name: getattr(group, name) for name in group.__dataclass_fields__}
-    return FusionGroup(**{**fields, "id": number})
-
-
 def _worth_telling(p: int, c: int, fused: Fused) -> bool:
     """Two kernels of libraries side by side are no news."""
     return not (fused.op(p).name in kinds.LIBRARY and fused.op(c).name in kinds.LIBRARY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heat:
+    """Shares of the step's least time.
+
+    Attributes:
+        like: By an op's index: that of all ops which one kernel for it would serve.
+        left: By a group's id: what groups like it save beyond torch.compile.
+        hot: From which on it counts.
+    """
+
+    like: dict[int, float]
+    left: dict[int, float]
+    hot: float
 
 
 def _verdicts(
@@ -114,51 +125,47 @@ def _verdicts(
 ) -> tuple[Verdict, ...]:
     of_op = {i: group for group in groups for i in group.ops}
     rows = [row for row in fused.estimate.ops if row.bound != "free"]
-    keys = _keys(rows, of_op)
+    heat = _heat(rows, groups, of_op, fused.estimate.totals.least_s, hot_share)
+    return tuple(_verdict(row, of_op.get(row.index), fused, heat) for row in rows)
+
+
+def _heat(
+    rows: list[OpEstimate],
+    groups: tuple[FusionGroup, ...],
+    of_op: dict[int, FusionGroup],
+    step_s: float,
+    hot: float,
+) -> _Heat:
+    by_index = {row.index: row for row in rows}
+    alike: dict[int, Hashable] = {}
+    left: dict[Hashable, float] = defaultdict(float)
+    for group in groups:
+        members = [by_index[i] for i in group.ops]
+        alike[group.id] = tuple((m.name, m.phase, m.shapes) for m in members)
+        if step_s:
+            left[alike[group.id]] += (group.saved_s - group.compiler_saved_s) / step_s
+    keys: dict[int, Hashable] = {}
     shares: dict[Hashable, float] = defaultdict(float)
     for row in rows:
-        shares[keys[row.index]] += row.share
-    return tuple(
-        _verdict(row, of_op.get(row.index), shares[keys[row.index]], fused, hot_share)
-        for row in rows
+        found = of_op.get(row.index)
+        if found is None or (row.cost.matrix_flops and found.kind != "attention"):
+            key: Hashable = (row.name, row.phase, row.shapes, _NUMBER.sub("#", row.module))
+        else:
+            key = alike[found.id]
+        keys[row.index] = key
+        shares[key] += row.share
+    return _Heat(
+        {index: shares[key] for index, key in keys.items()},
+        {number: left[key] for number, key in alike.items()},
+        hot,
     )
 
 
-def _keys(rows: list[OpEstimate], of_op: dict[int, FusionGroup]) -> dict[int, Hashable]:
-    """Equal for ops that one kernel would serve: those of groups alike, or alike and alone."""
-    by_index = {row.index: row for row in rows}
-    groups: dict[int, Hashable] = {}
-    keys: dict[int, Hashable] = {}
-    for row in rows:
-        group = of_op.get(row.index)
-        if group is None or row.cost.matrix_flops:
-            keys[row.index] = (row.name, row.phase, row.shapes, _NUMBER.sub("#", row.module))
-            continue
-        if group.id not in groups:
-            members = [by_index[i] for i in group.ops]
-            groups[group.id] = tuple((m.name, m.phase, m.shapes) for m in members)
-        keys[row.index] = groups[group.id]
-    return keys
-
-
-def _verdict(
-    row: OpEstimate, group: FusionGroup | None, share: float, fused: Fused, hot_share: float
-) -> Verdict:
-    op = fused.op(row.index)
-    product = op.name in kinds.LIBRARY
-    call = library_call(op, fused.estimate.device.vendor)
-    if group is not None and not group.compiler and group.cover:
-        call = group.cover
-    fuses = group is not None and not product and (group.compiler or group.compiler_saved_s > 0)
-    case = Case(
-        bound=row.bound,
-        library=bool(call),
-        compiler=fuses,
-        hot=share >= hot_share,
-        expressible=_expressible(row, group),
-    )
+def _verdict(row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _Heat) -> Verdict:
+    share = heat.like[row.index]
+    case, call = _case(row, group, fused, heat)
     rule = triage(case)
-    cover = {"USE LIBRARY": call, "LEAVE IT": call, "HAND-WRITE": ""}.get(rule.action, "")
+    cover = call if rule.action in ("USE LIBRARY", "LEAVE IT") else ""
     if group is not None and rule.action == "AUTO-FUSE":
         cover = group.cover if group.compiler else "torch.compile: the pointwise part"
     return Verdict(
@@ -172,6 +179,41 @@ def _verdict(
         why_not=why_not(case),
         group=None if group is None else group.id,
     )
+
+
+def _case(
+    row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _Heat
+) -> tuple[Case, str]:
+    """What is known of an op, and the library's call that does its work ("" if none)."""
+    op = fused.op(row.index)
+    call = library_call(op, fused.estimate.device.vendor)
+    fuses = False
+    if group is not None:
+        fuses = _enough(group, heat) and group.compiler_saved_s > 0 and op.name not in kinds.LIBRARY
+        if group.kind == "attention":
+            call = group.cover
+            fuses = fuses and not call
+        elif not group.compiler and group.cover and op.name not in kinds.LIBRARY:
+            call = group.cover
+    case = Case(
+        bound=row.bound,
+        library=bool(call),
+        compiler=fuses,
+        hot=heat.like[row.index] >= heat.hot,
+        expressible=_expressible(row, group),
+    )
+    return case, call
+
+
+def _enough(group: FusionGroup, heat: _Heat) -> bool:
+    """Whether torch.compile's part of a saving is the answer.
+
+    It is where what it leaves is not hot, and for what stands beside a product where it avoids most
+    of the traffic. Of attention it leaves the scores in memory: most is not enough there.
+    """
+    if group.compiler or heat.left[group.id] < heat.hot:
+        return True
+    return group.kind != "attention" and 2 * group.compiler_saved_bytes >= group.saved_bytes
 
 
 def _expressible(row: OpEstimate, group: FusionGroup | None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import get_args
 
@@ -197,6 +198,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+@cache
 def triage(case: Case) -> Rule:
     """The row of the table that decides a case.
 
@@ -219,8 +221,9 @@ def cases() -> Iterator[Case]:
         yield Case(bound, *known)
 
 
+@cache
 def why_not(case: Case) -> dict[str, str]:
-    """Each action that was not chosen, and why."""
+    """Each action that was not chosen, and why; every call gives the same mapping."""
     chosen = triage(case).action
     reasons = {
         "LEAVE IT": "it is on the hot path, and there is something to gain",

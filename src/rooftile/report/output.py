@@ -8,6 +8,7 @@ from rooftile.errors import InputError
 from rooftile.records import io
 from rooftile.records.estimate import Estimate
 from rooftile.records.io import Record
+from rooftile.records.plan import Plan
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
 
@@ -57,6 +58,8 @@ def hand_out_audit(
     top: int | None = None,
     json_to: str | None = None,
     csv_to: str | None = None,
+    plan: Plan | None = None,
+    plan_to: str | None = None,
 ) -> None:
     """Write an audit: the files that are asked for, and the table where stdout is free for it.
 
@@ -66,6 +69,8 @@ def hand_out_audit(
         top: Only so many rows, in the table and in the CSV; the JSON has all.
         json_to: File for the JSON, or ``"-"``.
         csv_to: File for the CSV, or ``"-"``.
+        plan: What to do about its ops.
+        plan_to: File for the plan's JSON, or ``"-"``.
 
     Raises:
         InputError: A file cannot be written, ``by`` or ``top`` is out of range.
@@ -74,8 +79,10 @@ def hand_out_audit(
         deliver(record_json(estimate), json_to)
     if csv_to is not None:
         deliver(audit_csv(estimate, by=by, top=top).encode(), csv_to)
-    if STDOUT not in (json_to, csv_to):
-        write_audit(estimate, sys.stdout, by=by, top=top)
-    for path in (json_to, csv_to):
+    if plan_to is not None and plan is not None:
+        deliver(record_json(plan), plan_to)
+    if STDOUT not in (json_to, csv_to, plan_to):
+        write_audit(estimate, sys.stdout, by=by, top=top, plan=plan)
+    for path in (json_to, csv_to, plan_to):
         if path is not None and path != STDOUT:
             print(f"wrote {path}", file=sys.stderr)

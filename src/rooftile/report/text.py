@@ -7,7 +7,9 @@ from typing import TextIO
 
 from rooftile import units
 from rooftile.records.estimate import Estimate, OpEstimate
+from rooftile.records.plan import Plan
 from rooftile.report.columns import Column, Line, align, pairs, width_of, write_lines
+from rooftile.report.findings import finding_lines
 from rooftile.report.table import By, GroupRow, OpRow, group_rows, launched, op_rows
 
 _MEASURES = (
@@ -29,7 +31,12 @@ _OP_COLUMNS = (
 
 
 def write_audit(
-    estimate: Estimate, out: TextIO, *, by: By | None = None, top: int | None = None
+    estimate: Estimate,
+    out: TextIO,
+    *,
+    by: By | None = None,
+    top: int | None = None,
+    plan: Plan | None = None,
 ) -> None:
     """Write an audit: plain lines to a pipe, coloured and fitted to its width to a terminal.
 
@@ -38,20 +45,31 @@ def write_audit(
         out: Where to.
         by: One row a group of ops instead of one an op: ``"op"``, ``"module"`` or ``"line"``.
         top: Only so many rows, the longest least time first.
+        plan: What to do about the ops: a column of verdicts, and findings below the totals.
 
     Raises:
         InputError: ``by`` or ``top`` is out of range.
     """
-    write_lines(audit_lines(estimate, by=by, top=top, width=width_of(out)), out)
+    write_lines(audit_lines(estimate, by=by, top=top, plan=plan, width=width_of(out)), out)
 
 
 def audit_lines(
-    estimate: Estimate, *, by: By | None = None, top: int | None = None, width: int | None = None
+    estimate: Estimate,
+    *,
+    by: By | None = None,
+    top: int | None = None,
+    plan: Plan | None = None,
+    width: int | None = None,
 ) -> list[Line]:
     """The lines of :func:`write_audit`, none longer than ``width`` where the words allow it."""
     if by is None:
         rows = [row for row in op_rows(estimate, top) if row.bound != "free"]
-        table = align(_OP_COLUMNS, [_op_cells(row) for row in rows], width)
+        cells, columns = [_op_cells(row) for row in rows], _OP_COLUMNS
+        if plan is not None:
+            actions = {verdict.index: verdict.action for verdict in plan.verdicts}
+            columns = (*columns, Column("verdict"))
+            cells = [[*c, actions[row.index]] for c, row in zip(cells, rows, strict=True)]
+        table = align(columns, cells, width)
         listed, of = len(rows), estimate.totals.ops
     else:
         groups = group_rows(estimate, by, top)
@@ -59,7 +77,8 @@ def audit_lines(
         table = align(columns, [_group_cells(row) for row in groups], width)
         listed, of = len(groups), len(group_rows(estimate, by))
     blank: Line = (("", ""),)
-    return [*table, blank, *pairs(_listing(estimate, listed, of, by) + total_pairs(estimate))]
+    lines = [*table, blank, *pairs(_listing(estimate, listed, of, by) + total_pairs(estimate))]
+    return lines if plan is None else [*lines, blank, *finding_lines(plan)]
 
 
 def total_pairs(estimate: Estimate) -> list[tuple[str, str]]:
