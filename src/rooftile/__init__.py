@@ -8,18 +8,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rooftile.api.advise import advise
     from rooftile.api.audit import audit
+    from rooftile.api.claim import claim, claims_from_file
+    from rooftile.api.fusion import fusion
+    from rooftile.api.gate import diff, gate
     from rooftile.api.gpus import gpu, gpus
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "advise", "audit", "gpu", "gpus", "roofline", "schema"]
+__all__ = [
+    "__version__",
+    "advise",
+    "audit",
+    "claim",
+    "claims_from_file",
+    "diff",
+    "fusion",
+    "gate",
+    "gpu",
+    "gpus",
+    "roofline",
+    "schema",
+]
 
 # public function -> the module that holds it: loaded when it is first asked for
 _HOMES = {
     "advise": "rooftile.api.advise",
     "audit": "rooftile.api.audit",
+    "claim": "rooftile.api.claim",
+    "claims_from_file": "rooftile.api.claim",
+    "diff": "rooftile.api.gate",
+    "fusion": "rooftile.api.fusion",
+    "gate": "rooftile.api.gate",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",
     "roofline": "rooftile.api.roofline",

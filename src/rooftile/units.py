@@ -20,6 +20,7 @@ _QUANTITY = re.compile(
     r"(?P<prefix>[kmgtpe]i?)?(?P<unit>flops?|bytes?|b)?(?P<rate>/s)?",
     re.IGNORECASE,
 )
+_TIME = re.compile(r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(?P<unit>s|ms|us|ns)")
 
 
 def flop(value: float) -> str:
@@ -103,6 +104,28 @@ def parse_quantity(text: str, name: str = "value") -> float:
     value = number * _FACTORS[match["prefix"].lower()] if match["prefix"] else number
     if not math.isfinite(value):
         raise InputError(f"{name} must be finite, got {text!r}")
+    return value
+
+
+def parse_seconds(text: str, name: str = "time") -> float:
+    """Read a time with its unit: ``"1.14 ms"``, ``"20us"``, ``"0.5 s"``.
+
+    Args:
+        text: What the user wrote.
+        name: The argument's name, for the message.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        InputError: The text is no positive number with a unit of s, ms, us or ns.
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{name} must be a number and s, ms, us or ns, got {text!r}")
+    value = float(match["number"]) * {unit: factor for factor, unit in _SMALL}[match["unit"]]
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be positive and finite, got {text!r}")
     return value
 
 

@@ -13,8 +13,8 @@ def schema(record: str = "estimate") -> dict[str, Any]:
     """The JSON Schema (2020-12) of a record's file.
 
     Args:
-        record: ``"estimate"`` (what an audit writes), ``"plan"``, ``"graph"``, ``"device"``
-            or ``"roofline"``.
+        record: ``"estimate"`` (what an audit writes), ``"plan"``, ``"graph"``, ``"device"``,
+            ``"roofline"``, ``"chain"``, ``"claims"``, ``"difference"`` or ``"gate"``.
 
     Raises:
         InputError: There is no such record.

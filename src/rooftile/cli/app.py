@@ -9,6 +9,9 @@ import typer
 import typer.main
 
 from rooftile.cli.audit import audit
+from rooftile.cli.claim import claim
+from rooftile.cli.fusion import fusion
+from rooftile.cli.gate import diff, gate
 from rooftile.cli.gpus import gpus
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
@@ -23,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _function in (audit, roofline, gpus, schema):
+for _function in (audit, roofline, fusion, claim, diff, gate, gpus, schema):
     app.command()(_function)
 
 

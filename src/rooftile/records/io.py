@@ -18,13 +18,19 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from rooftile.errors import FileFormatError, InputError
+from rooftile.records.chain import Chain
+from rooftile.records.claim import ClaimTable
 from rooftile.records.device import Device
+from rooftile.records.difference import Difference
 from rooftile.records.estimate import Estimate
+from rooftile.records.gate import GateResult
 from rooftile.records.graph import Attr, Graph, Scalar
 from rooftile.records.plan import Plan
 from rooftile.records.roofline import Roofline
 
-Record = Plan | Estimate | Graph | Device | Roofline
+Record = (
+    Plan | Estimate | Graph | Device | Roofline | Chain | ClaimTable | GateResult | Difference
+)
 R = TypeVar("R", bound=Record)
 
 # kind in the file -> record
@@ -34,6 +40,10 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.graph": Graph,
     "rooftile.device": Device,
     "rooftile.roofline": Roofline,
+    "rooftile.chain": Chain,
+    "rooftile.claims": ClaimTable,
+    "rooftile.difference": Difference,
+    "rooftile.gate": GateResult,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text

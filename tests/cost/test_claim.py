@@ -1,0 +1,193 @@
+"""Published benchmarks against physics, the figures worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rooftile
+from rooftile.errors import FileFormatError, InputError
+from rooftile.records.claim import ClaimTable
+from rooftile.records.io import from_json, to_json
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "claims" / "fused_attention.csv"
+SHAPE = {"batch": 16, "heads": 32, "seq": 4096, "dim": 128}
+
+
+def ask(**given):
+    """The report on a claim of that attention on an H100."""
+    return rooftile.claim("attention", SHAPE, gpu="h100-sxm", **given)
+
+
+def reading(report, dtype, causal):
+    """One reading's checks by name."""
+    (found,) = [r for r in report.readings if (r.dtype, r.causal) == (dtype, causal)]
+    return found, {check.name: check for check in found.checks}
+
+
+def test_the_fused_row_is_faster_than_the_tensor_cores():
+    """4.398 TFLOP in 1.14 ms is 3,858 TFLOP/s: 3.90 times 989.4; causal 1.95 times."""
+    full, checks = reading(ask(time="1.14 ms"), "bfloat16", False)
+    assert full.flops == 4 * 16 * 32 * 4096**2 * 128 == 4_398_046_511_104
+    assert checks["FLOP/s"].factor == pytest.approx(3.8992, rel=1e-4)
+    assert "3,858 TFLOP/s" in checks["FLOP/s"].detail
+    _, checks = reading(ask(time="1.14 ms"), "bfloat16", True)
+    assert checks["FLOP/s"].factor == pytest.approx(1.9501, rel=1e-4)
+
+
+def test_as_fp8_and_causal_its_time_is_suspicious_and_no_more():
+    """0.975 of the fp8 peak: the only reading of the time alone that is not impossible."""
+    report = ask(time="1.14 ms")
+    assert (report.answer, report.readings[0].dtype) == ("suspicious", "float8_e4m3fn")
+    assert report.factor == pytest.approx(0.975, abs=5e-4)
+
+
+def test_its_memory_cannot_hold_the_output():
+    """537 MB in two bytes, 268 MB in one; 64 are claimed: impossible in every reading."""
+    report = ask(time="1.14 ms", memory="64 MB")
+    assert report.answer == "impossible"
+    assert report.factor == pytest.approx(268_435_456 / 64e6)
+    _, checks = reading(report, "bfloat16", True)
+    assert "537 MB" in checks["memory"].detail.replace("536.9", "537")
+
+
+def test_the_unfused_row_is_faster_than_its_scores_can_be_moved():
+    """Four passes over 17.2 GB take 20.5 ms at 3.35 TB/s; 4.82 are claimed."""
+    report = ask(time="4.82 ms", unfused=True)
+    found, checks = reading(report, "bfloat16", False)
+    scores = 16 * 32 * 4096**2 * 2
+    small = 4 * 16 * 32 * 4096 * 128 * 2
+    assert found.bytes == 4 * scores + small
+    assert "17.18 GB of scores alone take 20.51 ms" in checks["traffic"].detail
+    assert checks["traffic"].factor == pytest.approx((4 * scores + small) / 3.35e12 / 4.82e-3)
+    assert report.answer == "impossible"
+
+
+def test_the_example_table_is_impossible_row_by_row():
+    """Three claims, three times impossible."""
+    table = rooftile.claims_from_file(EXAMPLE)
+    assert [report.answer for report in table.reports] == ["impossible"] * 3
+
+
+def test_what_was_measured_is_possible():
+    """cuDNN's 7.31 ms on an H200, with the output and little more in memory."""
+    report = rooftile.claim(
+        "attention", SHAPE, gpu="h200-sxm", time="7.31 ms", dtype="bf16", causal=False,
+        memory="0.55 GB",
+    )  # fmt: skip
+    assert report.answer == "possible"
+
+
+def test_a_sparse_peak_counts_only_where_it_is_claimed_and_never_for_attention():
+    """1.5 PFLOP/s of a bf16 product: impossible dense, possible sparse."""
+    sizes = {"m": 8192, "n": 8192, "k": 8192}
+    time = 2 * 8192**3 / 1.5e15
+    dense = rooftile.claim("matmul", sizes, gpu="h100-sxm", time=time, dtype="bf16")
+    sparse = rooftile.claim("matmul", sizes, gpu="h100-sxm", time=time, dtype="bf16", sparse=True)
+    assert (dense.answer, sparse.answer) == ("impossible", "possible")
+    assert ask(time="1.14 ms", dtype="bf16", causal=True, sparse=True).answer == "impossible"
+
+
+def test_a_warm_l2_is_a_reading_and_not_an_excuse():
+    """A softmax of 8 MiB above the memory's bandwidth fits an L2 of 50 MB; one of 8 GiB does not."""
+    small = {"rows": 1024, "cols": 2048}
+    fast = 2 * 1024 * 2048 * 2 / 5e12
+    report = rooftile.claim("softmax", small, gpu="h100-sxm", time=fast, dtype="bf16")
+    check = {c.name: c for c in report.readings[0].checks}["traffic"]
+    assert (check.answer, "warm L2" in check.detail) == ("suspicious", True)
+    large = {"rows": 1024 * 1024, "cols": 2048}
+    report = rooftile.claim("softmax", large, gpu="h100-sxm", time=fast * 1024, dtype="bf16")
+    assert report.answer == "impossible"
+
+
+def test_printed_bandwidth_and_time_must_move_the_least_traffic():
+    """A copy of 1 GB each way in 1 ms at a printed 1.5 TB/s: 2 GB cannot have moved."""
+    report = rooftile.claim(
+        "copy", {"elements": 500_000_000}, gpu="h100-sxm", time="1 ms", dtype="bf16",
+        bandwidth="1.5 TB/s",
+    )  # fmt: skip
+    check = {c.name: c for c in report.readings[0].checks}["printed traffic"]
+    assert (check.answer, check.factor) == ("impossible", pytest.approx(2e9 / 1.5e9))
+
+
+def test_a_printed_bandwidth_above_the_memorys_is_impossible():
+    """4 TB/s on an H100."""
+    report = rooftile.claim(
+        "copy", {"elements": 10**9}, gpu="h100-sxm", dtype="bf16", bandwidth="4 TB/s"
+    )
+    assert (report.answer, report.factor) == ("impossible", pytest.approx(4 / 3.35))
+
+
+def test_silence_on_the_dtype_is_read_in_what_the_gpu_has():
+    """An A100 has no fp8, an H100 no fp4."""
+    a100 = rooftile.claim("matmul", {"m": 64, "n": 64, "k": 64}, gpu="a100-sxm4-80gb", time=1.0)
+    assert {r.dtype for r in a100.readings} == {"bfloat16", "float32"}
+    assert {r.dtype for r in ask(time=1.0).readings} == {"bfloat16", "float32", "float8_e4m3fn"}
+
+
+def test_less_than_a_launch_is_suspicious():
+    """1 us a call, where a launch is taken to be 2."""
+    report = rooftile.claim("copy", {"elements": 8}, gpu="h100-sxm", dtype="bf16", time="1 us")
+    assert (report.answer, report.readings[0].checks[-1].name) == ("suspicious", "launch")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"op": "frobnicate"}, "op must be one of attention, matmul"),
+        ({"shape": {}}, "must have batch, heads, seq, dim, got no shape"),
+        ({"shape": "batch=16"}, "must have batch, heads, seq, dim, got batch"),
+        ({"shape": "16x32"}, "shape must be sizes such as"),
+        ({"shape": {**SHAPE, "depth": 3}}, "got 'depth'"),
+        ({"shape": {**SHAPE, "dim": 0}}, "dim must be at least 1, got 0"),
+        ({"time": None}, "must have a time, a bandwidth or a memory"),
+        ({"time": "soon"}, "time must be a number and s, ms, us or ns, got 'soon'"),
+        ({"time": -1.0}, "time must be positive and finite, got -1.0"),
+        ({"time": "0 ms"}, "time must be positive and finite"),
+        ({"dtype": "bf17"}, "dtype must be"),
+        ({"gpu": "h100sxm9"}, "near names"),
+        ({"op": "copy", "shape": {"elements": 8}, "unfused": True}, "unfused is for attention"),
+    ],
+)
+def test_what_is_no_claim_is_refused(change, words):
+    """The message names the argument, what was wanted and what came."""
+    given = {"op": "attention", "shape": SHAPE, "gpu": "h100-sxm", "time": "1 ms", **change}
+    with pytest.raises(InputError, match=words):
+        rooftile.claim(**given)
+
+
+def test_a_table_in_json_reads_as_the_csv(tmp_path):
+    """The same claims, the same answers; and the record survives its file."""
+    path = tmp_path / "c.json"
+    path.write_text('[{"op": "copy", "shape": "elements=8", "gpu": "h100-sxm", "memory": "1 kB"}]')
+    table = rooftile.claims_from_file(path)
+    assert table.reports[0].answer == "possible"
+    assert from_json(to_json(table), ClaimTable) == table
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "op,shape,gpu,speed\ncopy,elements=8,h100-sxm,1\n", "got speed"),
+        ("a.csv", "op,shape,gpu,time\n", "holds no claim"),
+        ("a.csv", "op,gpu,time\ncopy,h100-sxm,1 ms\n", "claim 1: shape must be given"),
+        ("a.csv", "op,shape,gpu,time,causal\ncopy,elements=8,h100-sxm,1 ms,maybe\n", "yes or no"),
+        ("a.json", '[{"op": "copy"', "truncated or no JSON"),
+        ("a.json", '{"op": "copy"}', "must hold a list"),
+    ],
+)
+def test_a_broken_table_is_refused(name, text, words, tmp_path):
+    """With the file's name."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises((InputError, FileFormatError), match=words) as caught:
+        rooftile.claims_from_file(path)
+    assert str(path) in str(caught.value)
+
+
+def test_the_kindest_reading_decides():
+    """A claim is impossible only if all of its readings are."""
+    report = ask(time="3 ms")
+    assert report.answer == report.readings[0].answer == "possible"
+    assert report.readings[-1].answer == "impossible"
