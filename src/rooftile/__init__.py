@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rooftile.api.advise import advise
+    from rooftile.api.advise import advise, what_if
     from rooftile.api.audit import audit
     from rooftile.api.claim import claim, claims_from_file
     from rooftile.api.fusion import fusion
@@ -30,6 +30,7 @@ __all__ = [
     "gpus",
     "roofline",
     "schema",
+    "what_if",
 ]
 
 # public function -> the module that holds it: loaded when it is first asked for
@@ -45,6 +46,7 @@ _HOMES = {
     "gpus": "rooftile.api.gpus",
     "roofline": "rooftile.api.roofline",
     "schema": "rooftile.api.schema",
+    "what_if": "rooftile.api.advise",
 }
 
 

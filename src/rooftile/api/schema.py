@@ -14,7 +14,8 @@ def schema(record: str = "estimate") -> dict[str, Any]:
 
     Args:
         record: ``"estimate"`` (what an audit writes), ``"plan"``, ``"graph"``, ``"device"``,
-            ``"roofline"``, ``"chain"``, ``"claims"``, ``"difference"`` or ``"gate"``.
+            ``"roofline"``, ``"chain"``, ``"claims"``, ``"difference"``,
+            ``"gate"`` or ``"whatif"``.
 
     Raises:
         InputError: There is no such record.

@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from rooftile.cli.options import BandwidthGbs, DType, Gpu, PeakTflops
+from rooftile.cli.options import BandwidthGbs, DType, Gpus, PeakTflops
 
 
 def audit(
@@ -18,7 +18,7 @@ def audit(
             metavar="TARGET",
         ),
     ],
-    gpu: Gpu = None,
+    gpu: Gpus = None,
     mode: Annotated[
         str, typer.Option(help="A forward, or a whole training step.", metavar="infer|train")
     ] = "infer",
@@ -60,19 +60,20 @@ def audit(
     callable with parameters of these names. The GPU is h100-sxm unless you name another. The table
     goes to stdout, unless --json - or --csv - takes its place.
     """
-    from rooftile.api.advise import advise, check_hot_share
+    from rooftile.api.advise import advise, check_gpus, check_hot_share, what_if
     from rooftile.api.audit import audit as price
     from rooftile.cli.progress import stages
-    from rooftile.report.output import check_destinations, hand_out_audit
+    from rooftile.report.output import check_destinations, hand_out_audit, hand_out_what_if
     from rooftile.report.table import check_selection
 
     check_destinations(json=json_to, csv=csv_to, plan=plan_to)
     check_hot_share(hot)
     grouping = check_selection(by, top)
+    several = check_gpus(gpu, by=by, csv=csv_to, plan=plan_to)
     with stages() as progress:
         estimate = price(
             target,
-            gpu=gpu,
+            gpu=several[0] if several else gpu,
             mode=cast(Any, mode),  # the function itself refuses other words
             dtype=dtype,
             batch=batch,
@@ -82,6 +83,9 @@ def audit(
             bandwidth_gbs=bandwidth_gbs,
             progress=progress,
         )
+    if several:
+        hand_out_what_if(what_if(estimate, several, hot_share=hot), top=top, json_to=json_to)
+        return
     plan = None
     if plan_to is not None or "-" not in (json_to, csv_to):
         plan = advise(estimate, hot_share=hot)

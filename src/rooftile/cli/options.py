@@ -12,6 +12,14 @@ Gpu = Annotated[
         help="A GPU of `rooftile gpus`, or a JSON file of one's own.", metavar="NAME|FILE"
     ),
 ]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        help="A GPU of `rooftile gpus`, or a JSON file of one's own. Several, parted by commas: "
+        "where the verdict flips.",
+        metavar="NAME|FILE[,...]",
+    ),
+]
 DType = Annotated[str | None, typer.Option(help="bf16, fp16, fp32, tf32, fp8, ...", metavar="NAME")]
 PeakTflops = Annotated[
     float | None,

@@ -175,4 +175,5 @@ def _pointed(text: str, place: int, words: str) -> InputError:
 
 
 def _number(value: float) -> str:
-    return f"{int(value):,d}" if value == int(value) else f"{value:,.6g}"
+    whole = value == int(value) or abs(value) >= 1e6
+    return f"{value:,.0f}" if whole else f"{value:.6g}"

@@ -27,9 +27,19 @@ from rooftile.records.gate import GateResult
 from rooftile.records.graph import Attr, Graph, Scalar
 from rooftile.records.plan import Plan
 from rooftile.records.roofline import Roofline
+from rooftile.records.whatif import WhatIf
 
 Record = (
-    Plan | Estimate | Graph | Device | Roofline | Chain | ClaimTable | GateResult | Difference
+    Plan
+    | Estimate
+    | Graph
+    | Device
+    | Roofline
+    | Chain
+    | ClaimTable
+    | GateResult
+    | Difference
+    | WhatIf
 )
 R = TypeVar("R", bound=Record)
 
@@ -44,6 +54,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.claims": ClaimTable,
     "rooftile.difference": Difference,
     "rooftile.gate": GateResult,
+    "rooftile.whatif": WhatIf,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text

@@ -29,4 +29,5 @@ def chain_lines(chain: Chain) -> list[Line]:
 
 
 def _bytes(value: int) -> str:
-    return f"{units.count(value)} bytes ({units.capacity(value)})"
+    gib = f"{value / 2**30:.4g} GiB" if value >= 2**27 else units.capacity(value)
+    return f"{units.count(value)} bytes ({gib})"

@@ -129,7 +129,7 @@ def _deciding(
 
 
 def _action(group: FusionGroup, verdict: Verdict) -> str:
-    text = f"{verdict.action}: {verdict.cover}" if verdict.cover else verdict.action
+    text = f"{verdict.action} ({verdict.cover})" if verdict.cover else verdict.action
     if verdict.action == "AUTO-FUSE" and not group.compiler:
         left = group.saved_bytes - group.compiler_saved_bytes
         text += f"; the {units.traffic(left)} that it leaves takes a kernel by hand"

@@ -9,8 +9,10 @@ from rooftile.records import io
 from rooftile.records.estimate import Estimate
 from rooftile.records.io import Record
 from rooftile.records.plan import Plan
+from rooftile.records.whatif import WhatIf
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
+from rooftile.report.whatif import write_what_if
 
 STDOUT = "-"
 
@@ -86,3 +88,17 @@ def hand_out_audit(
     for path in (json_to, csv_to, plan_to):
         if path is not None and path != STDOUT:
             print(f"wrote {path}", file=sys.stderr)
+
+
+def hand_out_what_if(found: WhatIf, *, top: int | None = None, json_to: str | None = None) -> None:
+    """Write a comparison of GPUs: the JSON that is asked for, the table where stdout is free.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    if json_to is not None:
+        deliver(record_json(found), json_to)
+    if json_to != STDOUT:
+        write_what_if(found, sys.stdout, top=top)
+    if json_to is not None and json_to != STDOUT:
+        print(f"wrote {json_to}", file=sys.stderr)
