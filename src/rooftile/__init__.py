@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rooftile.api.advise import advise, what_if
     from rooftile.api.audit import audit
     from rooftile.api.claim import claim, claims_from_file
+    from rooftile.api.compiler import check_compiler
     from rooftile.api.fusion import fusion
     from rooftile.api.gate import diff, gate
     from rooftile.api.gpus import gpu, gpus
@@ -21,6 +22,7 @@ __all__ = [
     "__version__",
     "advise",
     "audit",
+    "check_compiler",
     "claim",
     "claims_from_file",
     "diff",
@@ -37,6 +39,7 @@ __all__ = [
 _HOMES = {
     "advise": "rooftile.api.advise",
     "audit": "rooftile.api.audit",
+    "check_compiler": "rooftile.api.compiler",
     "claim": "rooftile.api.claim",
     "claims_from_file": "rooftile.api.claim",
     "diff": "rooftile.api.gate",

@@ -106,7 +106,7 @@ def test_bad_options_are_refused_before_any_capture(options, words, cli, monkeyp
     def fail():
         raise AssertionError("the capture was reached")
 
-    monkeypatch.setattr("rooftile.api.audit._require_torch", fail)
+    monkeypatch.setattr("rooftile.api.audit.require_torch", fail)
     result = cli("audit", "m.py:make", *options)
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("error: ")

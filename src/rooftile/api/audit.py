@@ -81,7 +81,7 @@ def audit(
     dtype = None if dtype is None else _torch_name(dtype)
     tell = progress or _say_nothing
     tell("importing torch")
-    _require_torch()
+    require_torch()
     if isinstance(model, str):
         graph = _capture_target(model, mode, dtype, batch, seq, optimizer, tell)
     else:
@@ -183,7 +183,7 @@ def _torch_name(dtype: str) -> str:
     return known(dtype).name
 
 
-def _require_torch() -> None:
+def require_torch() -> None:
     """Torch, or a message that says how to get it."""
     try:
         import_module("torch")

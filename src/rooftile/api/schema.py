@@ -15,7 +15,7 @@ def schema(record: str = "estimate") -> dict[str, Any]:
     Args:
         record: ``"estimate"`` (what an audit writes), ``"plan"``, ``"graph"``, ``"device"``,
             ``"roofline"``, ``"chain"``, ``"claims"``, ``"difference"``,
-            ``"gate"`` or ``"whatif"``.
+            ``"gate"``, ``"whatif"`` or ``"agreement"``.
 
     Raises:
         InputError: There is no such record.

@@ -50,6 +50,10 @@ def audit(
         float,
         typer.Option(help="Share of the step from which an op is hot.", metavar="SHARE"),
     ] = 0.01,
+    check_inductor: Annotated[
+        bool,
+        typer.Option("--check-inductor", help="Ask torch.compile where it differs (a minute)."),
+    ] = False,
 ) -> None:
     """Price every op of a model's step.
 
@@ -62,6 +66,7 @@ def audit(
     """
     from rooftile.api.advise import advise, check_gpus, check_hot_share, what_if
     from rooftile.api.audit import audit as price
+    from rooftile.api.compiler import check_compiler
     from rooftile.cli.progress import stages
     from rooftile.report.output import check_destinations, hand_out_audit, hand_out_what_if
     from rooftile.report.table import check_selection
@@ -87,8 +92,12 @@ def audit(
         hand_out_what_if(what_if(estimate, several, hot_share=hot), top=top, json_to=json_to)
         return
     plan = None
-    if plan_to is not None or "-" not in (json_to, csv_to):
+    if plan_to is not None or check_inductor or "-" not in (json_to, csv_to):
         plan = advise(estimate, hot_share=hot)
+    agreement = None
+    if check_inductor and plan is not None:
+        with stages() as progress:
+            agreement = check_compiler(plan, progress=progress)
     hand_out_audit(
         estimate,
         by=grouping,
@@ -97,4 +106,5 @@ def audit(
         csv_to=csv_to,
         plan=plan,
         plan_to=plan_to,
+        agreement=agreement,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from rooftile.plan import kinds
 from rooftile.plan.grouping import Group, join, run_as_one
 from rooftile.plan.legality import (
     AXIS,
@@ -94,6 +95,10 @@ def _epilogue_objection(
     if not group.axes:
         return None
     columns = written.shape[-1]
+    sums = [i for i in group.ops if fused.op(i).name in kinds.ROWS_AND_COLUMNS]
+    if sums:
+        words = f"{fused.op(sums[0]).name} sums along columns too"
+        return Objection(AXIS, words)
     if group.axes != ((1, columns),):
         return Objection(AXIS, "it reduces along other elements than a row of the product")
     return product_row_fits(columns, fused.sram)

@@ -59,6 +59,8 @@ def compiler_rule(group: Group, fused: Fused) -> str:
     axes = tuple(a for i in group.ops for a in fused.shapes[i].axes)
     if any(_taken_apart(op) for op in ops):
         return ""
+    if axes and any(op.name == "cat" for op in ops):
+        return ""  # a joined tensor is written before it is reduced
     if not axes:
         return POINTWISE_RULE
     inner = all(step == 1 for step, _ in axes)
@@ -95,9 +97,14 @@ def sdpa_call(group: Group, fused: Fused) -> str:
 def library_epilogue(group: Group, fused: Fused) -> str:
     """The library call that runs a product's epilogue; "" where there is none.
 
-    A vendor's epilogues are a bias along the columns, ReLU, and GELU in its tanh form.
+    A vendor's epilogues are a bias along the columns, ReLU, and GELU in its tanh form. They give the
+    last result alone: where what is before it is wanted too (for a backward), no call does.
     """
+    members = set(group.ops)
     ops = [fused.op(i) for i in sorted(group.ops)]
+    inner = [(op.index, t.storage) for op in ops[:-1] for t in op.writes]
+    if any(fused.links.escapes(index, storage, members) for index, storage in inner):
+        return ""
     product, rest = ops[0], ops[1:]
     if product.name not in kinds.PRODUCTS or not rest:
         return ""

@@ -193,8 +193,10 @@ def _case(
         if group.kind == "attention":
             call = group.cover
             fuses = fuses and not call
-        elif not group.compiler and group.cover and op.name not in kinds.LIBRARY:
-            call = group.cover
+        elif not group.compiler and op.name not in kinds.LIBRARY:
+            # a call for the op alone leaves the group's saving where it is
+            alone = call if heat.left[group.id] < heat.hot else ""
+            call = group.cover or alone
     case = Case(
         bound=row.bound,
         library=bool(call),

@@ -104,7 +104,11 @@ def _place(op: Op, fused: Fused, last_reader: dict[int, int]) -> None:
     behind = list(dict.fromkeys(fused.group_of[p].root() for p in earlier))
     found: list[Group] = []
     if alone is None:
-        siblings = [last_reader[t.storage] for t in op.reads if t.storage in last_reader]
+        siblings = [
+            last_reader[t.storage]
+            for t in op.reads
+            if t.storage in last_reader and t.numel == shape.numel
+        ]
         if not fused.estimate.ops[op.index].cost.read_bytes:
             siblings = []  # a shape alone is borrowed
         found = _candidates(op, group, fused, list(producers), siblings)

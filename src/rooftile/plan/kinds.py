@@ -35,6 +35,8 @@ _SOFTMAX = "softmax log_softmax safe_softmax softmax_backward log_softmax_backwa
 _NORMS = "layer_norm rms_norm layer_norm_backward rms_norm_backward"
 # Over a group's or a channel's elements, as one op.
 _GROUPED_NORMS = "group_norm batch_norm batch_norm_with_update"
+# Gradients of norms: a row's for the input, a column's for the weight.
+ROWS_AND_COLUMNS = frozenset({"layer_norm_backward", "rms_norm_backward"})
 
 POINTWISE = frozenset(
     {name for name in pointwise.OPS if not name.startswith("foreach_")}

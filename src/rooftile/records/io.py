@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from rooftile.errors import FileFormatError, InputError
+from rooftile.records.agreement import Agreement
 from rooftile.records.chain import Chain
 from rooftile.records.claim import ClaimTable
 from rooftile.records.device import Device
@@ -40,6 +41,7 @@ Record = (
     | GateResult
     | Difference
     | WhatIf
+    | Agreement
 )
 R = TypeVar("R", bound=Record)
 
@@ -55,6 +57,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.difference": Difference,
     "rooftile.gate": GateResult,
     "rooftile.whatif": WhatIf,
+    "rooftile.agreement": Agreement,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text

@@ -123,9 +123,9 @@ def _finding(
 def _deciding(
     group: FusionGroup, rows: dict[int, OpEstimate], verdicts: dict[int, Verdict]
 ) -> Verdict:
-    """The verdict on the op of a group that takes the longest, products last."""
-    longest = max(group.ops, key=lambda i: (not rows[i].cost.matrix_flops, rows[i].least_s))
-    return verdicts[longest]
+    """The verdict on the op beside the products that takes the longest: it is the group's."""
+    beside = [i for i in group.ops if not rows[i].cost.matrix_flops] or list(group.ops)
+    return verdicts[max(beside, key=lambda i: rows[i].least_s)]
 
 
 def _action(group: FusionGroup, verdict: Verdict) -> str:

@@ -6,10 +6,13 @@ import sys
 
 from rooftile.errors import InputError
 from rooftile.records import io
+from rooftile.records.agreement import Agreement
 from rooftile.records.estimate import Estimate
 from rooftile.records.io import Record
 from rooftile.records.plan import Plan
 from rooftile.records.whatif import WhatIf
+from rooftile.report.agreement import agreement_lines
+from rooftile.report.columns import write_lines
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
 from rooftile.report.whatif import write_what_if
@@ -62,6 +65,7 @@ def hand_out_audit(
     csv_to: str | None = None,
     plan: Plan | None = None,
     plan_to: str | None = None,
+    agreement: Agreement | None = None,
 ) -> None:
     """Write an audit: the files that are asked for, and the table where stdout is free for it.
 
@@ -73,6 +77,7 @@ def hand_out_audit(
         csv_to: File for the CSV, or ``"-"``.
         plan: What to do about its ops.
         plan_to: File for the plan's JSON, or ``"-"``.
+        agreement: What torch.compile said of it; stderr has it where stdout is taken.
 
     Raises:
         InputError: A file cannot be written, ``by`` or ``top`` is out of range.
@@ -85,6 +90,9 @@ def hand_out_audit(
         deliver(record_json(plan), plan_to)
     if STDOUT not in (json_to, csv_to, plan_to):
         write_audit(estimate, sys.stdout, by=by, top=top, plan=plan)
+    if agreement is not None:
+        taken = STDOUT in (json_to, csv_to, plan_to)
+        write_lines(agreement_lines(agreement), sys.stderr if taken else sys.stdout)
     for path in (json_to, csv_to, plan_to):
         if path is not None and path != STDOUT:
             print(f"wrote {path}", file=sys.stderr)

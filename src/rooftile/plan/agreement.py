@@ -1,0 +1,79 @@
+"""The rules of what torch.compile fuses, beside the kernels that it makes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from rooftile.plan import kinds
+from rooftile.records.agreement import Agreement, Disagreement
+from rooftile.records.graph import Phase
+from rooftile.records.plan import FusionGroup, Plan
+
+
+def agreement(
+    plan: Plan, kernels: Mapping[Phase, Sequence[frozenset[int]]], versions: Mapping[str, str]
+) -> Agreement:
+    """Compare a plan's groups with the compiler's kernels.
+
+    An op that the compiler put into no kernel was folded into another; what it left of the group
+    must be within one kernel.
+
+    Args:
+        plan: The plan.
+        kernels: Pass to the ops of each kernel.
+        versions: Of the compiler.
+    """
+    graph = plan.estimate.graph
+    of_op = {i: group.id for group in plan.groups for i in group.ops}
+    found: list[Disagreement] = []
+    asked = 0
+    for group in plan.groups:
+        if not group.compiler or graph.ops[group.ops[0]].phase not in kernels:
+            continue
+        asked += 1
+        split = _split(group, kernels[graph.ops[group.ops[0]].phase])
+        if split > 1:
+            found.append(_noted(plan, group.id, group.ops, split, f"{split} kernels, not one"))
+    apart = len(found)
+    for made in kernels.values():
+        for kernel in made:
+            groups = sorted({of_op[i] for i in kernel if i in of_op})
+            if len(groups) > 1 and not any(graph.ops[i].name in kinds.LIBRARY for i in kernel):
+                words = f"one kernel of {len(groups)} groups that the plan keeps apart"
+                found.append(_noted(plan, groups[0], tuple(sorted(kernel)), 1, words))
+    return Agreement(
+        target=graph.target,
+        passes=tuple(kernels),
+        groups=asked,
+        agreed=asked - apart,
+        disagreements=_alike(found),
+        versions=dict(versions),
+    )
+
+
+def _split(group: FusionGroup, kernels: Sequence[frozenset[int]]) -> int:
+    """Kernels that the compiler makes of a group: 1 where one holds all that is left of it."""
+    members = set(group.ops)
+    parts = {kernel & members for kernel in kernels} - {frozenset()}
+    left = frozenset().union(*parts)
+    if any(part == left for part in parts):
+        return 1
+    return len(parts)
+
+
+def _noted(
+    plan: Plan, group: int, ops: tuple[int, ...], kernels: int, words: str
+) -> Disagreement:
+    known = [plan.estimate.graph.ops[i] for i in ops]
+    line = next((op.line for op in known if op.line), "")
+    return Disagreement(group, ops, tuple(op.name for op in known), line, kernels, 1, words)
+
+
+def _alike(found: Sequence[Disagreement]) -> tuple[Disagreement, ...]:
+    """Those of one kind together, the first stands for all."""
+    alike: dict[Hashable, list[Disagreement]] = defaultdict(list)
+    for item in found:
+        alike[item.names, item.line, item.detail].append(item)
+    return tuple(replace(items[0], times=len(items)) for items in alike.values())
