@@ -90,7 +90,7 @@ def test_a_sparse_peak_counts_only_where_it_is_claimed_and_never_for_attention()
 
 
 def test_a_warm_l2_is_a_reading_and_not_an_excuse():
-    """A softmax of 8 MiB above the memory's bandwidth fits an L2 of 50 MB; one of 8 GiB does not."""
+    """A softmax of 8 MiB above the memory's bandwidth fits an L2 of 50 MB, one of 8 GiB not."""
     small = {"rows": 1024, "cols": 2048}
     fast = 2 * 1024 * 2048 * 2 / 5e12
     report = rooftile.claim("softmax", small, gpu="h100-sxm", time=fast, dtype="bf16")

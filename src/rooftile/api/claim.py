@@ -168,7 +168,9 @@ def _arguments(row: dict[str, Any]) -> dict[str, Any]:
     for needed in ("op", "shape", "gpu"):
         if needed not in row:
             raise InputError(f"{needed} must be given, got none")
-    flags = {name: _flag(name, row[name]) for name in ("causal", "unfused", "sparse") if name in row}
+    flags: dict[str, Any] = {
+        name: _flag(name, row[name]) for name in ("causal", "unfused", "sparse") if name in row
+    }
     return {**row, **flags}
 
 

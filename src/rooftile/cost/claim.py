@@ -190,9 +190,7 @@ def _reading(claim: Claim, device: Device, dtype: str, causal: bool | None) -> R
         if check is not None
     ]
     worst = max(checks, key=lambda check: (_RANK[check.answer], check.factor))
-    return Reading(
-        dtype, causal, work.flops, work.bytes, worst.answer, worst.factor, tuple(checks)
-    )
+    return Reading(dtype, causal, work.flops, work.bytes, worst.answer, worst.factor, tuple(checks))
 
 
 def _rate(claim: Claim, device: Device, dtype: str, work: _Work) -> Check | None:

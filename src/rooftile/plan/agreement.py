@@ -63,9 +63,7 @@ def _split(group: FusionGroup, kernels: Sequence[frozenset[int]]) -> int:
     return len(parts)
 
 
-def _noted(
-    plan: Plan, group: int, ops: tuple[int, ...], kernels: int, words: str
-) -> Disagreement:
+def _noted(plan: Plan, group: int, ops: tuple[int, ...], kernels: int, words: str) -> Disagreement:
     known = [plan.estimate.graph.ops[i] for i in ops]
     line = next((op.line for op in known if op.line), "")
     return Disagreement(group, ops, tuple(op.name for op in known), line, kernels, 1, words)

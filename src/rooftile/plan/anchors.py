@@ -15,6 +15,7 @@ from rooftile.plan.legality import (
     SRAM,
     Objection,
     product_row_fits,
+    size_of,
 )
 from rooftile.records.graph import Op
 from rooftile.records.tensor import Tensor
@@ -194,14 +195,7 @@ def _attention_bytes(first: Op, second: Op) -> int:
     assert query is not None  # every product has a left operand
     value_width = second.writes[0].shape[-1]
     width = query.shape[-1]
-    itemsize = _itemsize(query)
-    return (_QUERY_TILE * width + _KEY_TILE * (width + value_width)) * itemsize
-
-
-def _itemsize(tensor: Tensor) -> int:
-    from rooftile.spec.dtypes import itemsize
-
-    return itemsize(tensor.dtype)
+    return (_QUERY_TILE * width + _KEY_TILE * (width + value_width)) * size_of(query)
 
 
 def _rows_kept(written: Tensor, read: Tensor) -> bool:

@@ -14,9 +14,7 @@ _CONVOLUTIONS = {"NVIDIA": "cuDNN", "AMD": "MIOpen", "Intel": "oneDNN"}
 _FOURIER = {"NVIDIA": "cuFFT", "AMD": "hipFFT", "Intel": "oneMKL"}
 
 # Ops that torch itself runs as one kernel over each byte once.
-_ONE_CALL = frozenset(
-    (*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encoder.OPS)
-) | frozenset(
+_ONE_CALL = frozenset((*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encoder.OPS)) | frozenset(
     "cross_entropy embedding embedding_backward sort topk nll_loss cumsum index_select".split()
 )
 # Rules of what torch.compile keeps out of memory, checked against Inductor's groups in tests.
@@ -26,7 +24,9 @@ ROW_RULE = "torch.compile: pointwise around a row reduction"
 _TAKEN_APART = frozenset(
     "batch_norm_with_update group_norm layer_norm_backward rms_norm_backward".split()
 )
-_SCORE_CHANGES = frozenset("add div dropout masked_fill mul where copy softmax safe_softmax".split())
+_SCORE_CHANGES = frozenset(
+    "add div dropout masked_fill mul where copy softmax safe_softmax".split()
+)
 
 
 def library_call(op: Op, vendor: str) -> str:

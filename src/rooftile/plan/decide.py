@@ -68,9 +68,7 @@ def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
     if group.anchored:
         saved = _part_saved(group, fused, costs) if rule else (0, 0.0)
         cover = (
-            sdpa_call(group, fused)
-            if group.kind == "attention"
-            else library_epilogue(group, fused)
+            sdpa_call(group, fused) if group.kind == "attention" else library_epilogue(group, fused)
         )
     return FusionGroup(
         id=0,

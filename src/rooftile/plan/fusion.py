@@ -155,7 +155,8 @@ def _candidates(
         other = fused.group_of[p].root()
         if (found := overwrites(op, fused.op(p))) is not None:
             refused.setdefault(other, found)
-        if p in siblings and other.phase == op.phase and not other.anchored:
+        alike = other.phase == op.phase and other.numel == group.numel and not other.anchored
+        if p in siblings and alike:
             asked.setdefault(other, False)
     chosen: list[Group] = []
     loop = Group([], op.phase, 0, group.numel, group.axes, group.composed)
@@ -215,9 +216,7 @@ def _note(op: Op, other: Group, producers: list[int], fused: Fused, found: Objec
 
 def _name_the_rest(fused: Fused) -> None:
     """Every edge between two kernels gets its reason; edges within one have none."""
-    edges = {
-        (p, index) for index, written in fused.links.producers.items() for p, _ in written
-    }
+    edges = {(p, index) for index, written in fused.links.producers.items() for p, _ in written}
     for p, c in edges:
         if fused.group_of[p].root() is fused.group_of[c].root():
             fused.objections.pop((p, c), None)
@@ -225,5 +224,3 @@ def _name_the_rest(fused: Fused) -> None:
             fused.objections[p, c] = Objection(
                 KERNEL, "a kernel that needs the one's result must run before the other"
             )
-
-

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from rooftile.errors import InputError
 from rooftile.plan import kinds
 from rooftile.plan.kinds import Axes, Shape
 from rooftile.records.device import Device
 from rooftile.records.graph import Op
 from rooftile.records.tensor import Tensor
 from rooftile.spec.dtypes import itemsize
+from rooftile.spec.limits import NvidiaLimits, limits
 
 REUSED = "reused outside the group"
 SPACE = "incompatible iteration space"
@@ -50,9 +52,6 @@ class Objection:
 
 def sram_bytes(device: Device) -> int:
     """Shared memory that one block of a device may have [B]."""
-    from rooftile.errors import InputError
-    from rooftile.spec.limits import NvidiaLimits, limits
-
     try:
         known = limits(device.target)
     except InputError:  # a GPU of the user's own, or a vendor without a table
@@ -90,6 +89,7 @@ def between(p: Op, made: Shape, v: Op, used: Shape) -> Objection | None:
         for written in p.writes:
             if written.storage != tensor.storage:
                 continue
+            found: Objection | None
             if written.numel < prod(n for n, s in _extents(tensor) if s):
                 found = Objection(ALIAS, f"{p.name} made only a part of what {v.name} reads")
             elif m == n:

@@ -64,7 +64,8 @@ def audit_lines(
     """The lines of :func:`write_audit`, none longer than ``width`` where the words allow it."""
     if by is None:
         rows = [row for row in op_rows(estimate, top) if row.bound != "free"]
-        cells, columns = [_op_cells(row) for row in rows], _OP_COLUMNS
+        cells = [_op_cells(row) for row in rows]
+        columns: tuple[Column, ...] = _OP_COLUMNS
         if plan is not None:
             actions = {verdict.index: verdict.action for verdict in plan.verdicts}
             columns = (*columns, Column("verdict"))

@@ -24,9 +24,7 @@ def write_what_if(found: WhatIf, out: TextIO, *, top: int | None = None) -> None
     write_lines(what_if_lines(found, top=top, width=width_of(out)), out)
 
 
-def what_if_lines(
-    found: WhatIf, *, top: int | None = None, width: int | None = None
-) -> list[Line]:
+def what_if_lines(found: WhatIf, *, top: int | None = None, width: int | None = None) -> list[Line]:
     """The lines of :func:`write_what_if`."""
     blank: Line = (("", ""),)
     flips = [kind for kind in found.kinds if kind.flips]

@@ -1,0 +1,117 @@
+"""The rules of what torch.compile fuses, against the kernels that Inductor makes.
+
+Inductor decides as for Triton on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import rooftile
+
+ROWS, COLS = 256, 512
+
+
+class Step(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The function's result."""
+        return self.function(*inputs)
+
+
+def asked(function, *inputs):
+    """The plan of a function's forward, and what Inductor says of it."""
+    plan = rooftile.advise(rooftile.audit(Step(function), inputs, gpu="h100-sxm"))
+    return plan, rooftile.check_compiler(plan)
+
+
+def x() -> torch.Tensor:
+    """A matrix."""
+    return torch.randn(ROWS, COLS)
+
+
+def row() -> torch.Tensor:
+    """A row for it."""
+    return torch.randn(COLS)
+
+
+FUSED = {
+    "pointwise chain": (lambda a, b: (F.gelu(a + b) * 2 + a).relu(), x, row),
+    "diamond": (lambda a: torch.relu(a) + a * 2, x),
+    "in place": (lambda a: a.mul(2).add_(1).relu_(), x),
+    "transposed": (lambda a: torch.relu(a).t() + a.t() * 2, x),
+    "softmax in the middle": (lambda a: torch.softmax(a * a, -1) + 1, x),
+    "layer norm, GELU": (lambda a: F.gelu(F.layer_norm(a, (COLS,))), x),
+    "RMS norm written out": (lambda a: a * torch.rsqrt((a * a).mean(-1, keepdim=True) + 1e-5), x),
+    "RMS norm": (lambda a: F.rms_norm(a, (COLS,)) * 2, x),
+    "residual, norm, both wanted": (lambda a, b: (a + b, F.layer_norm(a + b, (COLS,))), x, row),
+    "log-softmax, scaled": (lambda a: torch.log_softmax(a, -1) * 2, x),
+    "row reduction": (lambda a: (a * 2).sum(-1), x),
+    "column reduction": (lambda a: (a * 2).sum(0), x),
+    "embedding, norm": (
+        lambda i, w: F.layer_norm(F.embedding(i, w), (COLS,)),
+        lambda: torch.randint(ROWS, (64,)),
+        x,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_what_the_rules_say_it_fuses_it_fuses(name):
+    """Every group is one kernel of Inductor's, and there is such a group."""
+    function, *inputs = FUSED[name]
+    _, found = asked(function, *(make() for make in inputs))
+    assert found.groups >= 1
+    assert (found.agreed, found.disagreements) == (found.groups, ())
+
+
+APART = {
+    "two axes": (lambda a: (a.relu().sum(0), a.relu().sum(1)), x),
+    "softmax, then columns": (lambda a: torch.softmax(a, -1).sum(0), x),
+    "behind a column reduction": (lambda a: a - a.mean(0), x),
+    "linear, GELU": (lambda a, w, b: F.gelu(F.linear(a, w, b)), x, lambda: torch.randn(COLS, COLS), row),
+    "prologue": (lambda a, w: torch.relu(a) @ w, x, lambda: torch.randn(COLS, COLS)),
+    "sort": (lambda a: (a * 2).sort(1)[0].relu(), x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_the_rules_keep_apart_it_keeps_apart(name):
+    """No group that holds a product or crosses an axis is said to be the compiler's."""
+    from rooftile.capture.inductor import inductor_kernels
+
+    function, *inputs = APART[name]
+    plan, found = asked(function, *(make() for make in inputs))
+    assert found.agreed == found.groups
+    kernels = inductor_kernels(plan.estimate.graph, "forward")
+    for group in plan.groups:
+        if not group.compiler:
+            assert not any(set(group.ops) <= kernel for kernel in kernels)
+
+
+def test_a_difference_is_told_with_the_ops():
+    """The loss's mean is a second kernel of Inductor's, small as it is."""
+    targets = torch.randint(COLS, (ROWS,))
+    _, found = asked(lambda a: F.cross_entropy(a, targets), x())
+    (difference,) = [item for item in found.disagreements if "nll_loss" in item.names]
+    assert difference.detail == "2 kernels, not one"
+    assert found.versions == {"torch": str(torch.__version__)}
+
+
+def test_backward_is_asked_too():
+    """A training step has two passes."""
+    model = nn.Sequential(nn.Linear(COLS, COLS), nn.GELU(), nn.LayerNorm(COLS))
+    plan = rooftile.advise(
+        rooftile.audit(model, x(), gpu="h100-sxm", mode="train", loss=lambda out: out.sum())
+    )
+    assert rooftile.check_compiler(plan).passes == ("forward", "backward")
