@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rooftile.capture import attention, norm, recurrent, scan  # noqa: F401  (they define ops)
 from rooftile.errors import InputError
 from rooftile.records.graph import Attr, Graph, Op, Phase
-from rooftile.records.tensor import Tensor
+from rooftile.records.tensor import Tensor, contiguous
 
 # What the stack trace of a node is here: which op it was made from. Inductor keeps it.
 _PLACE = 'File "op", line {}, in captured'
@@ -60,7 +60,7 @@ def inductor_kernels(graph: Graph, phase: Phase) -> list[frozenset[int]]:
                 compile_fx(module, inputs)
         except _DecidedError:
             return kernels
-        except (RuntimeError, TypeError, AssertionError) as error:
+        except Exception as error:
             words = str(error).strip().split("\n")[0]
             raise InputError(f"Inductor cannot take the {phase} pass: {words}") from error
     raise InputError(f"Inductor made no kernel of the {phase} pass")
@@ -131,6 +131,8 @@ class _Builder:
         arguments = _target(op)._schema.arguments
         empty = {a.name: None for a in arguments if not a.has_default_value()}
         known = {a.name for a in arguments}
+        if "memory_format" in known and op.outputs and _row_major(op.outputs[0]):
+            given["memory_format"] = torch.contiguous_format  # a record has strides in its place
         return {**empty, **{name: value for name, value in given.items() if name in known}}
 
 
@@ -151,6 +153,11 @@ def _target(op: Op) -> Any:
     except AttributeError as error:
         raise InputError(f"{op.aten} is no op that can be called again") from error
     return found
+
+
+def _row_major(tensor: Tensor) -> bool:
+    """Whether its elements stand in order without gaps."""
+    return tensor.stride == contiguous(tensor.shape, tensor.dtype, tensor.storage).stride
 
 
 def _attribute(name: str, value: Attr) -> Any:

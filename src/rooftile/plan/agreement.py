@@ -54,13 +54,19 @@ def agreement(
 
 
 def _split(group: FusionGroup, kernels: Sequence[frozenset[int]]) -> int:
-    """Kernels that the compiler makes of a group: 1 where one holds all that is left of it."""
+    """Kernels that the compiler makes of a group: 1 where one holds all that is left of it.
+
+    Another kernel that shares ops with it and has some of its own computes them again for itself;
+    one that has none of its own is a part of the group.
+    """
     members = set(group.ops)
-    parts = {kernel & members for kernel in kernels} - {frozenset()}
-    left = frozenset().union(*parts)
-    if any(part == left for part in parts):
+    touching = [kernel for kernel in kernels if kernel & members]
+    left = frozenset().union(*touching) & members
+    whole = [kernel for kernel in touching if kernel >= left]
+    parts = [kernel for kernel in touching if kernel <= members and kernel not in whole[:1]]
+    if whole and not parts:
         return 1
-    return len(parts)
+    return max(len(touching), 1)
 
 
 def _noted(plan: Plan, group: int, ops: tuple[int, ...], kernels: int, words: str) -> Disagreement:

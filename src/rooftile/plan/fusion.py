@@ -155,8 +155,8 @@ def _candidates(
         other = fused.group_of[p].root()
         if (found := overwrites(op, fused.op(p))) is not None:
             refused.setdefault(other, found)
-        alike = other.phase == op.phase and other.numel == group.numel and not other.anchored
-        if p in siblings and alike:
+        pointwise = not (other.axes or group.axes or other.anchored)
+        if p in siblings and pointwise and (other.phase, other.numel) == (op.phase, group.numel):
             asked.setdefault(other, False)
     chosen: list[Group] = []
     loop = Group([], op.phase, 0, group.numel, group.axes, group.composed)
