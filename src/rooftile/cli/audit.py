@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
-
-from rooftile.cli.options import BandwidthGbs, DType, Gpu, PeakTflops
+from rooftile.cli import options
 
 
 def audit(
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="file.py:callable or package.module:callable (returns model and example inputs), "
-            "a .pt2 file, or a transformers config.json.",
-            metavar="TARGET",
-        ),
-    ],
-    gpu: Gpu = None,
-    mode: Annotated[
-        str, typer.Option(help="A forward, or a whole training step.", metavar="infer|train")
-    ] = "infer",
-    dtype: DType = None,
-    batch: Annotated[int | None, typer.Option(help="Batch size.", metavar="N")] = None,
-    seq: Annotated[int | None, typer.Option(help="Tokens in a sequence.", metavar="N")] = None,
-    optimizer: Annotated[
-        str, typer.Option(help="Whose update ends a training step.", metavar="none|sgd|adamw")
-    ] = "none",
-    peak_tflops: PeakTflops = None,
-    bandwidth_gbs: BandwidthGbs = None,
-    top: Annotated[
-        int | None, typer.Option(help="Only the N rows with the longest least time.", metavar="N")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="One row a group of ops.", metavar="op|module|line")
-    ] = None,
-    json_to: Annotated[
-        str | None, typer.Option("--json", help="Write the estimate as JSON.", metavar="FILE|-")
-    ] = None,
-    csv_to: Annotated[
-        str | None, typer.Option("--csv", help="Write the table as CSV.", metavar="FILE|-")
-    ] = None,
+    target: options.Target,
+    gpu: options.Gpu = None,
+    mode: options.Mode = "infer",
+    dtype: options.DType = None,
+    batch: options.Batch = None,
+    seq: options.Seq = None,
+    optimizer: options.Optimizer = "none",
+    peak_tflops: options.PeakTflops = None,
+    bandwidth_gbs: options.BandwidthGbs = None,
+    top: options.Top = None,
+    by: options.By = None,
+    json_to: options.JsonTo = None,
+    csv_to: options.CsvTo = None,
 ) -> None:
     """Price every op of a model's step.
 
