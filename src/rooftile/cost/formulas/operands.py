@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from rooftile.cost.regions import region_bytes
@@ -14,6 +15,10 @@ from rooftile.records.tensor import Tensor
 from rooftile.spec.dtypes import math_key, vector_key
 
 Formula = Callable[[Op], Cost]
+
+# Thousands of ops ask for a dozen dtypes.
+_math_key = lru_cache(maxsize=None)(math_key)
+_vector_key = lru_cache(maxsize=None)(vector_key)
 
 
 def operand(op: Op, *roles: str) -> Tensor:
@@ -147,7 +152,7 @@ def matrix_math(op: Op, tensor: Tensor) -> str:
 
     A float32 product runs as TF32 where the op says so.
     """
-    key = math_key(tensor.dtype)
+    key = _math_key(tensor.dtype)
     return "tf32" if key == "fp32" and op.attrs.get("tf32") else key
 
 
@@ -157,7 +162,7 @@ def vector_math(op: Op) -> str:
     A double without dimensions among the inputs is a number, and computes in the others' dtype.
     """
     tensors = [*op.writes, *(t for t in op.reads if t.shape)]
-    return "fp64" if any(vector_key(t.dtype) == "fp64" for t in tensors) else "fp32"
+    return "fp64" if any(_vector_key(t.dtype) == "fp64" for t in tensors) else "fp32"
 
 
 def cost(
