@@ -7,12 +7,21 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from ops_by_hand import op, tensor
 
 import rooftile
 from rooftile.capture.aten import ATEN
 from rooftile.cost.formulas import FAMILIES, FORMULAS
+from rooftile.cost.graph import price
+from rooftile.errors import InputError
 
 PACKAGE = Path(rooftile.__file__).parent
+# Every operand that some formula asks for.
+ROLES = """
+self input weight mat1 mat2 other query key value grad_output grad_out grad index indices target u A
+x hx cx params.0 self.0 indices.0 src source batch1 batch2 mat vec vec1 vec2 input_gates x1 x2 v
+elements sorted_sequence ffn_weight_1 tensors.0 grad_in values
+""".split()  # noqa: SIM905
 FLOP_FIELDS = {"matrix_flops", "vector_flops", "dense_matrix_flops"}
 
 
@@ -67,6 +76,31 @@ def test_the_search_for_formulas_can_fail(line: str):
     """A Cost with FLOP is found; one of bytes alone is not."""
     assert counted_elsewhere(f"x = 1\ncost = {line}\n") == [2]
     assert counted_elsewhere("cost = Cost(read_bytes=4, write_bytes=4)\n") == []
+
+
+# What moves nothing needs no operand.
+FREE = {"view", "empty", "reshape", "contiguous", "to"}
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMULAS) - FREE))
+def test_an_op_without_its_operands_is_an_error(name: str):
+    """No formula answers 0 where it cannot read the op."""
+    with pytest.raises(InputError):
+        price(op(name, {}))
+
+
+@pytest.mark.parametrize("name", sorted(FORMULAS))
+def test_no_formula_breaks_on_a_shape(name: str):
+    """Whatever ranks come, the answer is a cost of whole numbers or an InputError."""
+    for shape in ((), (3,), (2, 3), (2, 3, 4), (2, 3, 4, 5), (0, 3)):
+        try:
+            cost = price(op(name, {role: tensor(*shape) for role in ROLES}, tensor(*shape)))
+        except InputError:
+            continue
+        assert cost is not None
+        assert min(cost.matrix_flops, cost.vector_flops, cost.read_bytes, cost.write_bytes) >= 0
+        assert isinstance(cost.flops, int)
+        assert isinstance(cost.bytes, int)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,12 @@ def test_the_larger_of_two_tensors_is_no_reduction():
     assert cost.vector_flops == 12
 
 
+def test_a_trace_reads_the_diagonal():
+    """100 elements of 100 x 200."""
+    cost = cost_of("trace", {"self": tensor(100, 200)}, tensor())
+    assert (cost.vector_flops, cost.read_bytes) == (100, 400)
+
+
 def test_norms_of_a_list():
     """_foreach_norm: square and sum an element, a root a tensor."""
     cost = cost_of("foreach_norm", {"self.0": tensor(3), "self.1": tensor(5)}, (tensor(), tensor()))

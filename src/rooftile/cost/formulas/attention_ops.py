@@ -125,8 +125,9 @@ def _price(
     op: Op, work_of: Callable[..., Work], layout: _Layout, *, bottom_right: bool = False
 ) -> Cost:
     q, k, v = (operand(op, role) for role in ("query", "key", "value"))
-    if min(len(t.shape) for t in (q, k, v)) < 2:
-        raise InputError(f"{op.aten}: query must have 2 dimensions at least, got {q.shape}")
+    least = -layout.sequence  # the heads may be missing, the sequence not
+    if min(len(t.shape) for t in (q, k, v)) < least:
+        raise InputError(f"{op.aten}: query must have {least} dimensions at least, got {q.shape}")
     mask = _mask(op, bottom_right)
     ends = next((t for r in ("cum_seq_q", "cu_seqlens_q") if (t := op.operand(r))), None)
     packed = layout is _SEQUENCE_FIRST and ends is not None and ends.numel > 0

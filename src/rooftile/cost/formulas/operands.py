@@ -51,6 +51,15 @@ def members(op: Op, role: str) -> list[Tensor]:
     return [o.tensor for o in op.inputs if o.role.startswith(prefix)]
 
 
+def some_members(op: Op, role: str) -> list[Tensor]:
+    """As :func:`members`; a list without tensors is an InputError."""
+    found = members(op, role)
+    if not found:
+        have = ", ".join(o.role for o in op.inputs) or "none"
+        raise InputError(f"{op.aten}: {role} must be a list of tensors, got operands {have}")
+    return found
+
+
 def result(op: Op) -> Tensor:
     """The first tensor the op fills.
 
@@ -83,8 +92,10 @@ def number(op: Op, name: str, default: float) -> float:
     return value
 
 
-def integers(op: Op, name: str, rank: int, default: int) -> tuple[int, ...]:
+def integers(op: Op, name: str, rank: int, default: int | None = None) -> tuple[int, ...]:
     """An attribute that is an integer per dimension; one alone stands for all.
+
+    Without a default it must be given.
 
     Raises:
         InputError: It is no integer and no list of 1 or ``rank`` integers.
