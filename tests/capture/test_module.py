@@ -106,7 +106,9 @@ def test_layers_that_are_one_kernel_on_a_gpu(layer, name, count):
     def loss(out):
         return (out[0] if isinstance(out, tuple) else out).sum()
 
-    graph = capture_module(layer, torch.randn(4, 8, 16, requires_grad=True), mode="train", loss=loss)
+    graph = capture_module(
+        layer, torch.randn(4, 8, 16, requires_grad=True), mode="train", loss=loss
+    )
     aten = [op.aten.split(".")[1] for op in graph.ops]
     assert aten.count(name) == count
     assert aten.count(f"{name}_backward") == count

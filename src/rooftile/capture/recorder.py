@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooftile.capture.aten import ATEN
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
-from rooftile.records.graph import Attr, Op, Operand, Phase
+from rooftile.capture.place import place
+from rooftile.records.graph import Attr, Op, Operand, Phase, Scalar
 from rooftile.records.tensor import Tensor
 
+_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+_DEVICE = torch.ops.prim.device.default
 # Ops of these namespaces ask for metadata: nothing runs on a GPU.
 _METADATA_NAMESPACES = {"prim", "profiler"}
 _METADATA_OPS = {
@@ -27,8 +30,8 @@ _ACCUMULATE = "torch::autograd::AccumulateGrad"
 # In-place ops that fill their first argument without reading it.
 _FILLS = {
     "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
-    "geometric_", "cauchy_", "log_normal_", "index_copy_", "scatter_", "index_fill_", "_index_put_impl_",
-    "index_put_", "set_", "resize_", "_foreach_copy_", "_foreach_zero_",
+    "geometric_", "cauchy_", "log_normal_", "index_copy_", "scatter_", "index_fill_",
+    "_index_put_impl_", "index_put_", "set_", "resize_", "_foreach_copy_", "_foreach_zero_",
 }  # fmt: skip
 _ACCUMULATING = {"index_put_", "_index_put_impl_"}
 # float32 work that runs in TF32 where torch's switch allows it
@@ -66,21 +69,28 @@ class Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing compiles while a capture runs: spare torch the guard around each dispatch."""
+        return False
+
     def __init__(self, modules: ModuleStack) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[Op] = []
         self.phase: Phase = "forward"
         self._modules = modules
-        self._lines = LineFinder(os.getcwd())
+        self._lines = LineFinder()
         self._signatures: dict[Any, _Signature] = {}
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
         self._forward_of: dict[int, tuple[str, str]] = {}
-        self._drawn = torch.autograd._get_sequence_nr()
+        self._drawn = _sequence_number()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func is _DEVICE:  # two of three dispatches under fake tensors
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
         signature = self._signatures.get(func)
         if signature is None:
@@ -117,10 +127,9 @@ class Recorder(TorchDispatchMode):
         for name, value in kwargs.items():
             argument = signature.by_name.get(name) or _Argument(name, False, False)
             self._argument(signature, argument, value, inputs, attrs)
-        outputs = tuple(self._tensor(t) for t in _tensors(result) if not _is_argument(t, args, kwargs))
-        if signature.tf32 == "matmul" and torch.get_float32_matmul_precision() != "highest":
-            attrs["tf32"] = True
-        elif signature.tf32 == "convolution" and torch.backends.cudnn.allow_tf32:
+        results = (t for t in _tensors(result) if not _is_argument(t, args, kwargs))
+        outputs = tuple(self._tensor(t) for t in results)
+        if signature.tf32 and _tf32_allowed(signature.tf32):
             attrs["tf32"] = True
         if attrs.get("accumulate") and signature.base in _ACCUMULATING:
             first = inputs[0]
@@ -168,11 +177,10 @@ class Recorder(TorchDispatchMode):
         return Operand(role, self._tensor(value), reads=not fills, writes=argument.writes)
 
     def _tensor(self, t: torch.Tensor) -> Tensor:
-        if t.layout is not torch.strided:
-            return Tensor(tuple(t.shape), _dtype(t.dtype), (0,) * t.dim(), self.storage_of(t._values()))
-        return Tensor(
-            tuple(t.shape), _dtype(t.dtype), t.stride(), self.storage_of(t), t.storage_offset()
-        )
+        shape, dtype = tuple(t.shape), _dtype(t.dtype)
+        if t.layout is not torch.strided:  # what a sparse tensor moves is its values
+            return Tensor(shape, dtype, (0,) * t.dim(), self.storage_of(t._values()))
+        return Tensor(shape, dtype, t.stride(), self.storage_of(t), int(t.storage_offset()))
 
     def _place(self) -> tuple[str, str]:
         """Module and line of the op that is being dispatched.
@@ -181,17 +189,17 @@ class Recorder(TorchDispatchMode):
         dispatched with its node's number drawn. It claims all numbers drawn since the op before: an
         in-place op draws several. Ops without a gradient find none left to claim.
         """
-        line = self._lines.find(depth=4)
-        module = self._modules.path
+        stated = place.get()
+        module, line = stated or (self._modules.path, self._lines.find(depth=4))
         node = torch._C._current_autograd_node()
         if node is None:
-            drawn = torch.autograd._get_sequence_nr()
+            drawn = _sequence_number()
             for number in range(self._drawn, drawn):
                 self._forward_of[number] = (module, line)
             self._drawn = max(self._drawn, drawn)
             return module, line
         if node.name() == _ACCUMULATE:
-            forward_module, forward_line = self._first_reader(node.variable)
+            forward_module, forward_line = self._first_reader(node.variable)  # type: ignore[attr-defined]
         else:
             forward_module, forward_line = self._forward_of.get(node._sequence_nr(), ("", ""))
         return module or forward_module, line or forward_line
@@ -238,6 +246,13 @@ def _signature(func: Any) -> _Signature:
     )
 
 
+def _tf32_allowed(kind: str) -> bool:
+    """Whether torch's switch lets float32 work of that kind run in TF32."""
+    if kind == "matmul":
+        return torch.get_float32_matmul_precision() != "highest"
+    return torch.backends.cudnn.allow_tf32
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
@@ -264,22 +279,16 @@ def _dtype(dtype: torch.dtype) -> str:
     return name
 
 
-_PLAIN: tuple[type, ...] = (bool, int, float, str)
-
-
 def _attr(value: Any) -> Attr:
     """A non-tensor argument as JSON can hold it; None for what says nothing about the work."""
-    if isinstance(value, _PLAIN):
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, (list, tuple)):
+        return tuple(v for v in map(_scalar, value) if v is not None)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, (bool, int, float, str)):
+        return value
     if isinstance(value, torch.dtype):
         return _dtype(value)
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    if isinstance(value, (list, tuple)):
-        kept = (*_PLAIN, torch.SymInt)
-        return tuple(
-            int(v) if isinstance(v, torch.SymInt) else v for v in value if isinstance(v, kept)
-        )
-    return None
-
-
+    return int(value) if isinstance(value, torch.SymInt) else None
