@@ -121,6 +121,14 @@ def _split(tokens: int, sequences: int) -> Sequence[int]:
     return [short + 1] * longer + [short] * (sequences - longer)
 
 
+def _extras(op: Op) -> int:
+    """Vector FLOP a pair beyond the softmax. An empty tensor is a bias that was not given."""
+    biases = (op.operand(role) for role in _BIAS_ROLES)
+    biased = any(bias is not None and bias.numel for bias in biases)
+    dropped = number(op, "dropout_p", 0.0) > 0
+    return _BIAS_FLOPS * biased + _DROPOUT_FLOPS * dropped
+
+
 def _price(
     op: Op, work_of: Callable[..., Work], layout: _Layout, *, bottom_right: bool = False
 ) -> Cost:
@@ -143,16 +151,13 @@ def _price(
         start, seen = mask.keys_seen(rows, keys)
         cut = tuple(narrowed(t, layout.sequence, start, seen) for t in (k, v))
         reads = (*reads_without(op, "key", "value"), *cut)
-    biases = (op.operand(role) for role in _BIAS_ROLES)
-    biased = any(bias is not None and bias.numel for bias in biases)
-    dropped = number(op, "dropout_p", 0.0) > 0
     work = work_of(
         lead * visible,
         lead * dense,
         lead * rows * v.shape[-1],
         q.shape[-1],
         v.shape[-1],
-        extras=_BIAS_FLOPS * biased + _DROPOUT_FLOPS * dropped,
+        extras=_extras(op),
     )
     return cost(
         op,
