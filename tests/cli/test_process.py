@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -55,16 +56,23 @@ def test_a_terminal_sees_a_bar_and_the_data_stay_clean(toy, tmp_path):
     import pty
 
     ours, theirs = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm"}
+    shown = bytearray()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):  # the end of a pseudo-terminal
+            while part := os.read(ours, 65536):
+                shown.extend(part)
+
+    # read while it runs: a terminal that nobody reads holds up what writes to it
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     done = subprocess.run(
         [sys.executable, "-m", "rooftile", "audit", "toy_layer.py:make", "--csv", "-"],
-        stdout=subprocess.PIPE, stderr=theirs, env=env, cwd=tmp_path, check=False,
+        stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, check=False, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm"},
     )  # fmt: skip
     os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # the end of a pseudo-terminal
-        while part := os.read(ours, 65536):
-            shown += part
+    watcher.join()
     os.close(ours)
     assert done.returncode == 0
     assert b"importing torch" in shown
