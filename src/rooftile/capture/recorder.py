@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rooftile.capture.aten import ATEN
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
 from rooftile.capture.place import place
+from rooftile.capture.signature import ACCUMULATING, FILLS, Argument, Signature, signature_of
 from rooftile.records.graph import Attr, Op, Operand, Phase, Scalar
 from rooftile.records.tensor import Tensor
 
 _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _DEVICE = torch.ops.prim.device.default
-# Ops of these namespaces ask for metadata: nothing runs on a GPU.
-_METADATA_NAMESPACES = {"prim", "profiler"}
-_METADATA_OPS = {
-    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "detach", "alias",
-}  # fmt: skip
 # Autograd's node that adds a gradient to its leaf; it has no number of its own.
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
-# In-place ops that fill their first argument without reading it.
-_FILLS = {
-    "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
-    "geometric_", "cauchy_", "log_normal_", "index_copy_", "scatter_", "index_fill_",
-    "_index_put_impl_", "index_put_", "set_", "resize_", "_foreach_copy_", "_foreach_zero_",
-}  # fmt: skip
-_ACCUMULATING = {"index_put_", "_index_put_impl_"}
-# float32 work that runs in TF32 where torch's switch allows it
-_MATMULS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "linear", "matmul"}
-_CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution", "cudnn_convolution"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    name: str
-    writes: bool
-    is_out: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    aten: str
-    base: str
-    overload: str
-    name: str
-    positional: tuple[_Argument, ...]
-    by_name: dict[str, _Argument]
-    skip: bool
-    composite: bool
-    tf32: str
 
 
 class Recorder(TorchDispatchMode):
@@ -80,7 +44,7 @@ class Recorder(TorchDispatchMode):
         self.phase: Phase = "forward"
         self._modules = modules
         self._lines = LineFinder()
-        self._signatures: dict[Any, _Signature] = {}
+        self._signatures: dict[Any, Signature] = {}
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
         self._forward_of: dict[int, tuple[str, str]] = {}
@@ -94,7 +58,7 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         signature = self._signatures.get(func)
         if signature is None:
-            signature = self._signatures[func] = _signature(func)
+            signature = self._signatures[func] = signature_of(func)
         if signature.composite:
             # only inference mode lets a composite op come this far: take it apart as autograd does
             with self:
@@ -118,20 +82,20 @@ class Recorder(TorchDispatchMode):
         return number
 
     def _record(
-        self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
         inputs: list[Operand] = []
         attrs: dict[str, Attr] = {}
         for argument, value in zip(signature.positional, args, strict=False):
             self._argument(signature, argument, value, inputs, attrs)
         for name, value in kwargs.items():
-            argument = signature.by_name.get(name) or _Argument(name, False, False)
+            argument = signature.by_name.get(name) or Argument(name, False, False)
             self._argument(signature, argument, value, inputs, attrs)
         results = (t for t in _tensors(result) if not _is_argument(t, args, kwargs))
         outputs = tuple(self._tensor(t) for t in results)
         if signature.tf32 and _tf32_allowed(signature.tf32):
             attrs["tf32"] = True
-        if attrs.get("accumulate") and signature.base in _ACCUMULATING:
+        if attrs.get("accumulate") and signature.base in ACCUMULATING:
             first = inputs[0]
             inputs[0] = Operand(first.role, first.tensor, reads=True, writes=True)
         module, line = self._place()
@@ -151,8 +115,8 @@ class Recorder(TorchDispatchMode):
 
     def _argument(
         self,
-        signature: _Signature,
-        argument: _Argument,
+        signature: Signature,
+        argument: Argument,
         value: Any,
         inputs: list[Operand],
         attrs: dict[str, Attr],
@@ -171,9 +135,9 @@ class Recorder(TorchDispatchMode):
                 attrs[argument.name] = attr
 
     def _operand(
-        self, signature: _Signature, argument: _Argument, role: str, value: torch.Tensor
+        self, signature: Signature, argument: Argument, role: str, value: torch.Tensor
     ) -> Operand:
-        fills = argument.is_out or (argument.writes and signature.base in _FILLS)
+        fills = argument.is_out or (argument.writes and signature.base in FILLS)
         return Operand(role, self._tensor(value), reads=not fills, writes=argument.writes)
 
     def _tensor(self, t: torch.Tensor) -> Tensor:
@@ -211,39 +175,6 @@ class Recorder(TorchDispatchMode):
             if op.line and any(o.tensor.storage == storage for o in op.inputs):
                 return op.module, op.line
         return "", ""
-
-
-def _signature(func: Any) -> _Signature:
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order op: no schema, its arguments are named by position
-        name = str(func)
-        arguments = tuple(_Argument(f"arg{i}", False, False) for i in range(32))
-        return _Signature(name, name, "", ATEN.get(name, name), arguments, {}, False, False, "")
-    namespace, _, base = schema.name.partition("::")
-    ours = namespace in ("aten", "rooftile_capture")
-    name = ATEN.get(base, base) if ours else f"{namespace}::{base}"
-    # the schema marks the gradients as written for the sake of a gradient scaler that none uses
-    unchanged = ("grads",) if base.startswith("_fused_") else ()
-    arguments = tuple(
-        _Argument(
-            name=a.name,
-            writes=a.alias_info is not None and a.alias_info.is_write and a.name not in unchanged,
-            is_out=a.is_out,
-        )
-        for a in schema.arguments
-    )
-    tf32 = "matmul" if base in _MATMULS else "convolution" if base in _CONVOLUTIONS else ""
-    return _Signature(
-        aten=str(func),
-        base=base,
-        overload=f"{base}.{schema.overload_name}",
-        name=name,
-        positional=arguments,
-        by_name={a.name: a for a in arguments},
-        skip=namespace in _METADATA_NAMESPACES or base in _METADATA_OPS,
-        composite=namespace == "aten" and func._can_decompose(),
-        tf32=tf32,
-    )
 
 
 def _tf32_allowed(kind: str) -> bool:
