@@ -13,7 +13,6 @@ from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 import rooftile
 from rooftile import units
@@ -98,9 +97,9 @@ def html_report(record: Estimate | Plan) -> bytes:
         confidence=_CONFIDENCE,
         version=rooftile.__version__,
         style=_asset("report.css"),
-        script=Markup("\n").join(_asset(name) for name in _SCRIPTS),
+        script="\n".join(_asset(name) for name in _SCRIPTS),
         plotly=_plotly(),
-        store=Markup(store_json(record)),
+        store=store_json(record),
     )
     return page.encode()
 
@@ -123,15 +122,15 @@ def _environment() -> jinja2.Environment:
 
 
 @cache
-def _plotly() -> Markup:
+def _plotly() -> str:
     """plotly.js as its Python package ships it: the full bundle is the only one it has."""
     text = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
-    return Markup(text)
+    return text
 
 
-def _asset(name: str) -> Markup:
+def _asset(name: str) -> str:
     """A file of ours that goes into the page as it stands."""
-    return Markup(resources.files("rooftile.report").joinpath("templates", name).read_text("utf-8"))
+    return resources.files("rooftile.report").joinpath("templates", name).read_text("utf-8")
 
 
 def _tiles(estimate: Estimate, plan: Plan | None) -> list[tuple[str, str, str]]:
