@@ -109,8 +109,8 @@ def _fusion(
     times = f", {len(groups)} times" if len(groups) > 1 else ""
     return Finding(
         rule=RULES[chief.action],
-        insight=f"{names} in {where}{times}: one kernel each moves {units.traffic(before)}, "
-        f"one kernel for all {units.traffic(after)}.",
+        insight=f"{names} in {where}{times}: {units.traffic(before)} as "
+        f"{units.count(len(groups[0].ops))} kernels, {units.traffic(after)} as one.",
         action=_action(chief),
         saves=_saves(estimate, saved_s, before - after),
         saved_s=saved_s,

@@ -7,6 +7,7 @@ anything.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -61,13 +62,12 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of the memory hierarchy; widths of 100 on a logarithmic scale, 0 for unknown."""
+    """One level of the memory hierarchy; the width of its bandwidth's bar of 100, 0 for unknown."""
 
     name: str
     capacity: str
     bandwidth: str
     source: str
-    capacity_width: float
     bandwidth_width: float
 
 
@@ -117,6 +117,7 @@ def _environment() -> jinja2.Environment:
         "count": units.count,
         "percent": units.percent,
         "saved": _saved,
+        "micro": _micro,
     }
     return environment
 
@@ -182,9 +183,7 @@ def _totals(estimate: Estimate) -> list[tuple[str, str]]:
 
 def _levels(device: Device) -> list[_Level]:
     """The memory hierarchy with widths to draw."""
-    capacities = [float(level.capacity_bytes or 0) for level in device.hierarchy]
     bandwidths = [float(level.bandwidth_bytes_per_s or 0) for level in device.hierarchy]
-    widths = zip(_widths(capacities), _widths(bandwidths), strict=True)
     return [
         _Level(
             name=level.name,
@@ -193,10 +192,9 @@ def _levels(device: Device) -> list[_Level]:
             if level.bandwidth_bytes_per_s
             else "not published",
             source=level.source,
-            capacity_width=capacity,
-            bandwidth_width=bandwidth,
+            bandwidth_width=width,
         )
-        for level, (capacity, bandwidth) in zip(device.hierarchy, widths, strict=True)
+        for level, width in zip(device.hierarchy, _widths(bandwidths), strict=True)
     ]
 
 
@@ -239,5 +237,10 @@ def _saved(finding: Finding) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Seconds with the micro sign, which a page can show."""
-    return units.seconds(value).replace(" us", " \N{MICRO SIGN}s")
+    """Seconds with the micro sign."""
+    return _micro(units.seconds(value))
+
+
+def _micro(text: str) -> str:
+    """Text with the micro sign, which a page can show, where a figure has ``us``."""
+    return re.sub(r"(?<=\d )us\b", "\N{MICRO SIGN}s", text)

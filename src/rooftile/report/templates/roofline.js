@@ -1,23 +1,22 @@
 // The log-log roofline: roofs of matrix and vector work, and every op as a point.
 const roofline = { by: "bound", drawn: false, left: 0 };
 const CAN_WEBGL = Boolean(document.createElement("canvas").getContext("webgl"));
+const LOWEST = 1e-3; // of the bandwidth at the left edge
 const LARGEST = 34; // px across, of the op with the longest least time
 
-// Where a work stands: [FLOP/byte, FLOP/s]. Without FLOP it stands at the left edge, as high as the
-// bandwidth it reaches puts it there.
+const LEAST_INTENSITY = 0.01; // FLOP/byte; ops below stand at the left edge
+
+// Where a work stands: [FLOP/byte, FLOP/s]. With hardly a FLOP it stands at the left edge, as high
+// as the bandwidth it reaches puts it there; nothing stands below the lower edge.
 function pointOf(w, left) {
   const time = work.least_s[w];
   if (!time) return null;
-  if (workIntensity[w]) return [workIntensity[w], workFlops[w] / time];
-  if (workPriced[w] && workFlops[w]) return null; // FLOP without a byte: no place on the axis
-  return workBytes[w] ? [left, left * workBytes[w] / time] : null;
+  const lowest = left * meta.bandwidth * LOWEST;
+  if (workIntensity[w] >= LEAST_INTENSITY) return [workIntensity[w], Math.max(lowest, workFlops[w] / time)];
+  if (workPriced[w] && workFlops[w] && !workBytes[w]) return null; // no place on the axis
+  return workBytes[w] ? [left, Math.max(lowest, left * workBytes[w] / time)] : null;
 }
-function leftEdge() {
-  const known = workIntensity.filter((value) => value);
-  const smallest = known.reduce((a, b) => Math.min(a, b), ridgeOf(slowestPeak()) / 100);
-  return 10 ** (Math.floor(Math.log10(smallest)) - 0.5);
-}
-function slowestPeak() { return Math.min(...roofs().map((roof) => roof.peak)); }
+function leftEdge() { return LEAST_INTENSITY / 3; }
 function ridgeOf(peak) { return peak / meta.bandwidth; }
 
 // The roofs that ops of this step work under.
@@ -68,21 +67,21 @@ function pickedTrace(left) {
 }
 function decadeTicks(left, right) {
   const values = [];
-  for (let e = Math.ceil(Math.log10(left) + 0.2); e <= Math.log10(right); e += 1) values.push(10 ** e);
+  for (let e = Math.ceil(Math.log10(left) + 0.6); e <= Math.log10(right); e += 1) values.push(10 ** e);
   const every = NARROW.matches ? 2 : 1;
   const word = (value) => (value >= 1e4 ? `10<sup>${Math.round(Math.log10(value))}</sup>` : String(Number(value.toPrecision(1))));
   const shown = values.map((value) => (Math.round(Math.log10(value)) % every === 0 ? word(value) : ""));
-  return { tickvals: [left, ...values], ticktext: ["0", ...shown] };
+  return { tickvals: [left, ...values], ticktext: [`<${LEAST_INTENSITY}`.replace("<", "&lt;"), ...shown] };
 }
 function rooflineLayout(left, right, points) {
   const peaks = roofs();
   const axis = { type: "log", gridcolor: colour("--line"), zeroline: false, linecolor: colour("--line"), fixedrange: false };
-  const heights = points.map((p) => p[1]).filter((y) => y > 0);
-  const low = Math.log10(heights.reduce((a, b) => Math.min(a, b), left * meta.bandwidth)) - 0.35;
-  const high = Math.log10(peaks[0].peak) + 0.55;
+  const low = Math.log10(points.reduce((a, p) => Math.min(a, p[1]), left * meta.bandwidth)) - 0.35;
+  const high = Math.log10(peaks[0].peak) + 0.6;
   const narrow = NARROW.matches && !printing;
-  const labels = peaks.map((roof) => ({
-    xref: "paper", x: 1, y: Math.log10(roof.peak), xanchor: "right", yanchor: "bottom", showarrow: false,
+  const labels = peaks.map((roof, i) => ({
+    xref: "paper", x: 1, y: Math.log10(roof.peak), xanchor: "right", showarrow: false, bgcolor: colour("--card"),
+    yanchor: i ? "top" : "bottom", yshift: i ? -3 : 18,
     text: plain(`${roof.name} ${scaled(roof.peak, "FLOP/s")}${narrow ? "" : `, ridge ${intensity(ridgeOf(roof.peak))} FLOP/B`}`),
     font: { size: narrow ? 10.5 : 12, color: colour("--ink") },
   }));
@@ -97,10 +96,10 @@ function rooflineLayout(left, right, points) {
     yaxis: { ...axis, range: [low, high], dtick: 1, tickformat: "~s", title: { text: narrow ? "" : "predicted FLOP/s at the least time", standoff: 6 } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemsizing: "constant", font: { size: 12.5, color: colour("--ink") } },
     annotations: [...labels, {
-      x: Math.log10(left) + 0.9, y: Math.log10(left * meta.bandwidth) + 0.9, xanchor: "left", yanchor: "top", showarrow: false,
+      x: 0, y: Math.log10(meta.bandwidth), xanchor: "left", yanchor: "top", xshift: 12, yshift: -6, showarrow: false, bgcolor: colour("--card"),
       text: plain(`memory ${scaled(meta.bandwidth, "B/s")}`), font: { size: narrow ? 10.5 : 12, color: colour("--ink") },
     }],
-    shapes: ridges, hovermode: "closest", hoverdistance: 24, dragmode: "pan",
+    shapes: ridges, modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--dim"), activecolor: colour("--accent") }, hovermode: "closest", hoverdistance: 24, dragmode: "pan",
   };
 }
 // All ops in sight; one of each kind where the printer needs shapes instead of a canvas.

@@ -14,14 +14,14 @@ function words(column) {
   };
 }
 const COLUMNS = [
-  { key: "index", title: "#", width: "52px", number: true, text: (row) => String(ops.index[row]), order: (row) => ops.index[row] },
-  { key: "name", title: "op", width: "minmax(128px, 1.1fr)", narrow: true, ...words("name") },
-  { key: "module", title: "module", width: "minmax(150px, 1.7fr)", ...words("module") },
-  { key: "line", title: "line", width: "minmax(120px, 1.3fr)", tail: true, ...words("line") },
-  { key: "shapes", title: "shapes", width: "minmax(130px, 1.6fr)", ...words("shapes") },
+  { key: "index", title: "#", width: "44px", number: true, text: (row) => String(ops.index[row]), order: (row) => ops.index[row] },
+  { key: "name", title: "op", width: "minmax(118px, 1.1fr)", narrow: true, ...words("name") },
+  { key: "module", title: "module", width: "minmax(120px, 1.8fr)", tail: true, ...words("module") },
+  { key: "line", title: "line", width: "minmax(110px, 1.2fr)", tail: true, ...words("line") },
+  { key: "shapes", title: "shapes", width: "minmax(100px, 1.5fr)", ...words("shapes") },
   { key: "flops", title: "FLOP", width: "74px", number: true, text: (row) => (flopsOf(row) < 0 ? "?" : scaled(flopsOf(row), "")), order: flopsOf },
   { key: "bytes", title: "bytes", width: "80px", number: true, text: (row) => scaled(workBytes[ops.work[row]], "B"), order: (row) => workBytes[ops.work[row]] },
-  { key: "intensity", title: "FLOP/B", width: "64px", number: true, text: (row) => { const v = workIntensity[ops.work[row]]; return v === null ? "-" : intensity(v); }, order: (row) => workIntensity[ops.work[row]] ?? -1 },
+  { key: "intensity", title: "FLOP/B", width: "64px", number: true, text: (row) => { const v = workIntensity[ops.work[row]]; return v === null ? "-" : v && v < 0.001 ? "<0.001" : intensity(Number(v.toPrecision(3))); }, order: (row) => workIntensity[ops.work[row]] ?? -1 },
   { key: "bound", title: "bound", width: "88px", narrow: !meta.planned, mark: true, ...words("bound") },
   { key: "time", title: "least time", width: "78px", narrow: true, number: true, text: (row) => seconds(least[row]), order: (row) => least[row] },
   { key: "share", title: "share", width: "58px", number: true, text: (row) => percent(shareOf(least[row])), order: (row) => least[row] },
@@ -39,7 +39,7 @@ function layOutTable() {
     : table.columns.map((c) => c.width);
   const grid = byId("grid");
   grid.style.setProperty("--columns", widths.join(" "));
-  grid.style.setProperty("--width", NARROW.matches ? "0" : "1240px");
+  grid.style.setProperty("--width", NARROW.matches ? "0" : "1270px");
   grid.setAttribute("aria-colcount", String(table.columns.length));
   table.head = element("div", { class: "thead", role: "rowgroup" }, headRow());
   table.body = element("div", { class: "tbody", role: "rowgroup" });
@@ -101,7 +101,10 @@ function bodyRow(place) {
     const cell = element("div", { role: "gridcell", class: column.number ? "num" : "" });
     if (!column.number) cell.title = text;
     if (column.mark) cell.append(marked(text));
-    else if (column.tail) cell.append(text.slice(text.lastIndexOf("/") + 1));
+    else if (column.tail) { // the end of a path tells more than its start
+      cell.classList.add("tail");
+      cell.append(element("bdi", {}, column.key === "line" ? text.slice(text.lastIndexOf("/") + 1) : text));
+    }
     else cell.append(text);
     if (column.key === "name" && wordOf(row, "phase") !== "forward") {
       cell.append(" ", element("span", { class: "tag" }, wordOf(row, "phase") === "backward" ? "bwd" : "opt"));

@@ -1,8 +1,15 @@
-// Least time by module, as areas within areas.
+// Least time by module, as areas within areas. A layer's number stays with the list it counts.
+const partsOf = (() => {
+  const known = new Map();
+  return (path) => {
+    if (!known.has(path)) known.set(path, path.split(/\.(?!(?:\d+|\*)(?:\.|$))/));
+    return known.get(path);
+  };
+})();
 function pathOf(row) {
   const text = ops.module[row];
   const path = byId("merge-layers").checked ? modulePattern(text) : strings[text];
-  return path ? path.split(".") : ["(no module)"];
+  return path ? partsOf(path) : ["(no module)"];
 }
 // Nodes of the tree by their whole path; "" is the step.
 function moduleTree() {
@@ -38,7 +45,7 @@ function drawTreemap() {
     textfont: { color: colour("--ink"), size: 12.5 },
     marker: { colors: nodes.map(fill), line: { width: 1, color: card }, cornerradius: 3, pad: { t: 22, l: 4, r: 4, b: 4 } },
   };
-  const layout = { margin: { l: 4, r: 4, t: 4, b: 4 }, paper_bgcolor: "rgba(0,0,0,0)", font: plotFont(), treemapcolorway: [card] };
+  const layout = { margin: { l: 4, r: 4, t: 4, b: 4 }, paper_bgcolor: "rgba(0,0,0,0)", font: plotFont(), treemapcolorway: [card], uniformtext: { minsize: 10, mode: "hide" } };
   return Plotly.react("treemap-plot", [trace], layout, { displayModeBar: false, responsive: true });
 }
 function treemapTooltip(path, point) {
@@ -47,7 +54,7 @@ function treemapTooltip(path, point) {
   ])];
 }
 function inModule(path) {
-  const parts = path.split(".");
+  const parts = partsOf(path);
   return (row) => { const own = pathOf(row); return parts.every((part, i) => own[i] === part); };
 }
 function startTreemap() {
