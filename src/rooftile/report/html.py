@@ -39,7 +39,7 @@ _SCRIPTS = (
     "print.js",
     "page.js",
 )
-_TOP_FINDINGS = 8
+_TOP_FINDINGS = 6
 _BOUNDS = ("compute", "memory", "launch", "unpriced")
 _CONFIDENCE = {
     "A": "read off a device or a vendor's file",

@@ -41,7 +41,7 @@ function roofTraces(left, right) {
   }));
 }
 function pointTraces(rows, left, type) {
-  const longest = Math.max(...work.least_s);
+  const longest = work.least_s.reduce((a, b) => Math.max(a, b), 0);
   return ORDER[roofline.by].map((word) => {
     const mine = rows.filter((row) => wordOf(row, roofline.by) === word && pointOf(ops.work[row], left));
     mine.sort((a, b) => least[b] - least[a]);
@@ -77,7 +77,7 @@ function rooflineLayout(left, right, points) {
   const peaks = roofs();
   const axis = { type: "log", gridcolor: colour("--line"), zeroline: false, linecolor: colour("--line"), fixedrange: false };
   const low = Math.log10(points.reduce((a, p) => Math.min(a, p[1]), left * meta.bandwidth)) - 0.35;
-  const high = Math.log10(peaks[0].peak) + 0.6;
+  const high = Math.log10(peaks[0].peak) + 0.8;
   const narrow = NARROW.matches && !printing;
   const labels = peaks.map((roof, i) => ({
     xref: "paper", x: 1, y: Math.log10(roof.peak), xanchor: "right", showarrow: false, bgcolor: colour("--card"),
@@ -91,7 +91,7 @@ function rooflineLayout(left, right, points) {
   }));
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: plotFont(),
-    margin: narrow ? { l: 54, r: 10, t: 54, b: 46 } : { l: 76, r: 20, t: 44, b: 52 },
+    ...printedSize(), margin: narrow ? { l: 54, r: 10, t: 54, b: 46 } : { l: 76, r: 20, t: 44, b: 52 },
     xaxis: { ...axis, ...decadeTicks(left, right), range: [Math.log10(left) - 0.25, Math.log10(right)], title: { text: "arithmetic intensity, FLOP/byte", standoff: 8 } },
     yaxis: { ...axis, range: [low, high], dtick: 1, tickformat: "~s", title: { text: narrow ? "" : "predicted FLOP/s at the least time", standoff: 6 } },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemsizing: "constant", font: { size: 12.5, color: colour("--ink") } },
@@ -113,7 +113,7 @@ function drawRoofline() {
   const points = [...first.keys()].map((w) => pointOf(w, left)).filter(Boolean);
   const type = CAN_WEBGL && !printing ? "scattergl" : "scatter";
   const traces = [...roofTraces(left, right), ...pointTraces(rows, left, type), pickedTrace(left)];
-  const config = { displaylogo: false, responsive: true, scrollZoom: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = { displaylogo: false, responsive: true, displayModeBar: NARROW.matches ? false : "hover", scrollZoom: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   roofline.left = left;
   return Plotly.react("roofline-plot", traces, rooflineLayout(left, right, points), config);
 }

@@ -15,19 +15,19 @@ function words(column) {
 }
 const COLUMNS = [
   { key: "index", title: "#", width: "44px", number: true, text: (row) => String(ops.index[row]), order: (row) => ops.index[row] },
-  { key: "name", title: "op", width: "minmax(118px, 1.1fr)", narrow: true, ...words("name") },
-  { key: "module", title: "module", width: "minmax(120px, 1.8fr)", tail: true, ...words("module") },
-  { key: "line", title: "line", width: "minmax(110px, 1.2fr)", tail: true, ...words("line") },
-  { key: "shapes", title: "shapes", width: "minmax(100px, 1.5fr)", ...words("shapes") },
-  { key: "flops", title: "FLOP", width: "74px", number: true, text: (row) => (flopsOf(row) < 0 ? "?" : scaled(flopsOf(row), "")), order: flopsOf },
-  { key: "bytes", title: "bytes", width: "80px", number: true, text: (row) => scaled(workBytes[ops.work[row]], "B"), order: (row) => workBytes[ops.work[row]] },
-  { key: "intensity", title: "FLOP/B", width: "64px", number: true, text: (row) => { const v = workIntensity[ops.work[row]]; return v === null ? "-" : v && v < 0.001 ? "<0.001" : intensity(Number(v.toPrecision(3))); }, order: (row) => workIntensity[ops.work[row]] ?? -1 },
-  { key: "bound", title: "bound", width: "88px", narrow: !meta.planned, mark: true, ...words("bound") },
-  { key: "time", title: "least time", width: "78px", narrow: true, number: true, text: (row) => seconds(least[row]), order: (row) => least[row] },
-  { key: "share", title: "share", width: "58px", number: true, text: (row) => percent(shareOf(least[row])), order: (row) => least[row] },
+  { key: "name", title: "op", width: "minmax(112px, 1fr)", narrow: true, ...words("name") },
+  { key: "module", title: "module", width: "minmax(130px, 1.8fr)", tail: true, ...words("module") },
+  { key: "line", title: "line", width: "minmax(116px, 1.1fr)", tail: true, ...words("line") },
+  { key: "shapes", title: "shapes", width: "minmax(90px, 1.7fr)", ...words("shapes") },
+  { key: "flops", title: "FLOP", width: "66px", number: true, text: (row) => (flopsOf(row) < 0 ? "?" : scaled(flopsOf(row), "")), order: flopsOf },
+  { key: "bytes", title: "bytes", width: "72px", number: true, text: (row) => scaled(workBytes[ops.work[row]], "B"), order: (row) => workBytes[ops.work[row]] },
+  { key: "intensity", title: "FLOP/B", width: "58px", number: true, text: (row) => { const v = workIntensity[ops.work[row]]; return v === null ? "-" : v && v < 0.001 ? "<0.001" : intensity(Number(v.toPrecision(v < 1 ? 3 : 4))); }, order: (row) => workIntensity[ops.work[row]] ?? -1 },
+  { key: "bound", title: "bound", width: "82px", narrow: !meta.planned, mark: true, ...words("bound") },
+  { key: "time", title: "least time", width: "82px", narrow: true, number: true, text: (row) => seconds(least[row]), order: (row) => least[row] },
+  { key: "share", title: "share", width: "54px", number: true, text: (row) => percent(shareOf(least[row])), order: (row) => least[row] },
   ...(meta.planned ? [
-    { key: "action", title: "verdict", width: "112px", narrow: true, mark: true, ...words("action") },
-    { key: "stake", title: "at stake", width: "72px", number: true, text: (row) => (stakeOf(row) ? seconds(stakeOf(row)) : "-"), order: stakeOf },
+    { key: "action", title: "verdict", width: "108px", narrow: true, mark: true, ...words("action") },
+    { key: "stake", title: "at stake", width: "62px", number: true, text: (row) => (stakeOf(row) ? seconds(stakeOf(row)) : "-"), order: stakeOf },
   ] : []),
 ];
 const table = { rows: [], sort: "time", descending: true, columns: COLUMNS, head: null, body: null, first: -1, last: -1 };

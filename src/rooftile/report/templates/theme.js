@@ -23,6 +23,8 @@ function full(hex) {
 function plotFont() {
   return { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--dim") };
 }
+// Paper is narrower than most windows; on the screen a chart fills its card.
+function printedSize() { return printing ? { width: 680, autosize: false } : { autosize: true }; }
 function onTheme(listener) { themeListeners.push(listener); }
 function announceTheme() {
   const button = byId("theme");

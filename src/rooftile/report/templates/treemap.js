@@ -45,7 +45,7 @@ function drawTreemap() {
     textfont: { color: colour("--ink"), size: 12.5 },
     marker: { colors: nodes.map(fill), line: { width: 1, color: card }, cornerradius: 3, pad: { t: 22, l: 4, r: 4, b: 4 } },
   };
-  const layout = { margin: { l: 4, r: 4, t: 4, b: 4 }, paper_bgcolor: "rgba(0,0,0,0)", font: plotFont(), treemapcolorway: [card], uniformtext: { minsize: 10, mode: "hide" } };
+  const layout = { ...printedSize(), margin: { l: 4, r: 4, t: 4, b: 4 }, paper_bgcolor: "rgba(0,0,0,0)", font: plotFont(), treemapcolorway: [card], uniformtext: { minsize: 10, mode: "hide" } };
   return Plotly.react("treemap-plot", [trace], layout, { displayModeBar: false, responsive: true });
 }
 function treemapTooltip(path, point) {
