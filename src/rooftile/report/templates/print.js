@@ -3,7 +3,11 @@ const PRINTED_ROWS = 40;
 
 function printTable() {
   const columns = COLUMNS.filter((column) => !["shapes", "share"].includes(column.key));
-  const cell = (column, row, tag = "td") => element(tag, { class: column.number ? "num" : "" }, row === null ? column.title : column.text(row));
+  const cell = (column, row, tag = "td") => {
+    const text = row === null ? column.title : column.text(row);
+    const shown = column.key === "line" ? text.slice(text.lastIndexOf("/") + 1) : text;
+    return element(tag, { class: column.number ? "num" : column.tail ? "wrapped" : "" }, shown);
+  };
   const head = element("thead", {}, element("tr", {}, ...columns.map((column) => cell(column, null, "th"))));
   const rows = table.rows.slice(0, PRINTED_ROWS);
   const body = element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((column) => cell(column, row)))));
