@@ -8,20 +8,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rooftile.api.audit import audit
     from rooftile.api.gpus import gpu, gpus
+    from rooftile.api.load import load
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
+    from rooftile.api.write_report import write_report
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "audit", "gpu", "gpus", "roofline", "schema"]
+__all__ = [
+    "__version__",
+    "audit",
+    "gpu",
+    "gpus",
+    "load",
+    "roofline",
+    "schema",
+    "write_report",
+]
 
 # public function -> the module that holds it: loaded when it is first asked for
 _HOMES = {
     "audit": "rooftile.api.audit",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",
+    "load": "rooftile.api.load",
     "roofline": "rooftile.api.roofline",
     "schema": "rooftile.api.schema",
+    "write_report": "rooftile.api.write_report",
 }
 
 

@@ -10,6 +10,7 @@ import typer.main
 
 from rooftile.cli.audit import audit
 from rooftile.cli.gpus import gpus
+from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _function in (audit, roofline, gpus, schema):
+for _function in (audit, report, roofline, gpus, schema):
     app.command()(_function)
 
 

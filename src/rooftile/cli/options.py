@@ -47,6 +47,18 @@ JsonTo = Annotated[
 CsvTo = Annotated[
     str | None, typer.Option("--csv", help="Write the table as CSV.", metavar="FILE|-")
 ]
+HtmlTo = Annotated[
+    str | None, typer.Option("--html", help="Write a report for a browser.", metavar="FILE|-")
+]
+TraceTo = Annotated[
+    str | None,
+    typer.Option("--trace", help="Write the predicted timeline for Perfetto.", metavar="FILE|-"),
+]
+SarifTo = Annotated[
+    str | None,
+    typer.Option("--sarif", help="Write findings on your lines as SARIF.", metavar="FILE|-"),
+]
+RecordFile = Annotated[str, typer.Argument(help="A JSON file that an audit wrote.", metavar="FILE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Flops = Annotated[str, typer.Option(help="The work: 12288, 1.5e9, '137 GFLOP'.", metavar="N")]
 Bytes = Annotated[

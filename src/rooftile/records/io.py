@@ -21,13 +21,15 @@ from rooftile.errors import FileFormatError, InputError
 from rooftile.records.device import Device
 from rooftile.records.estimate import Estimate
 from rooftile.records.graph import Attr, Graph, Scalar
+from rooftile.records.plan import Plan
 from rooftile.records.roofline import Roofline
 
-Record = Estimate | Graph | Device | Roofline
+Record = Plan | Estimate | Graph | Device | Roofline
 R = TypeVar("R", bound=Record)
 
 # kind in the file -> record
 KINDS: dict[str, type[Record]] = {
+    "rooftile.plan": Plan,
     "rooftile.estimate": Estimate,
     "rooftile.graph": Graph,
     "rooftile.device": Device,
@@ -229,6 +231,8 @@ def _map_attrs(record: R, change: Callable[[Scalar], Scalar]) -> R:
     def changed(attr: Attr) -> Attr:
         return tuple(change(value) for value in attr) if isinstance(attr, tuple) else change(attr)
 
+    if isinstance(record, Plan):
+        return cast(R, replace(record, estimate=_map_attrs(record.estimate, change)))
     if isinstance(record, Estimate):
         return cast(R, replace(record, graph=_map_attrs(record.graph, change)))
     if isinstance(record, Graph):

@@ -20,7 +20,7 @@ from rooftile import units
 from rooftile.records.device import Device, Figure
 from rooftile.records.estimate import Estimate
 from rooftile.records.plan import Plan
-from rooftile.report.findings import Finding, estimate_of, findings
+from rooftile.report.insights import Insight, estimate_of, insights
 from rooftile.report.store import store_json
 from rooftile.report.text import total_pairs
 
@@ -79,27 +79,31 @@ def html_report(record: Estimate | Plan) -> bytes:
     """
     estimate = estimate_of(record)
     plan = record if isinstance(record, Plan) else None
-    found = findings(record)
-    page = _environment().get_template("report.html").render(
-        estimate=estimate,
-        plan=plan,
-        graph=estimate.graph,
-        device=estimate.device,
-        totals=estimate.totals,
-        tiles=_tiles(estimate, plan),
-        bound_parts=_bound_parts(estimate),
-        total_pairs=_totals(estimate),
-        findings=found[:_TOP_FINDINGS],
-        more_findings=found[_TOP_FINDINGS:],
-        levels=_levels(estimate.device),
-        figures=_figures(estimate.device),
-        refusals=_refusals(plan),
-        confidence=_CONFIDENCE,
-        version=rooftile.__version__,
-        style=_asset("report.css"),
-        script="\n".join(_asset(name) for name in _SCRIPTS),
-        plotly=_plotly(),
-        store=store_json(record),
+    found = insights(record)
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            estimate=estimate,
+            plan=plan,
+            graph=estimate.graph,
+            device=estimate.device,
+            totals=estimate.totals,
+            tiles=_tiles(estimate, plan),
+            bound_parts=_bound_parts(estimate),
+            total_pairs=_totals(estimate),
+            findings=found[:_TOP_FINDINGS],
+            more_findings=found[_TOP_FINDINGS:],
+            levels=_levels(estimate.device),
+            figures=_figures(estimate.device),
+            refusals=_refusals(plan),
+            confidence=_CONFIDENCE,
+            version=rooftile.__version__,
+            style=_asset("report.css"),
+            script="\n".join(_asset(name) for name in _SCRIPTS),
+            plotly=_plotly(),
+            store=store_json(record),
+        )
     )
     return page.encode()
 
@@ -166,7 +170,9 @@ def _bound_parts(estimate: Estimate) -> list[_Part]:
     """The least time by the wall it is spent at."""
     totals = estimate.totals
     return [
-        _Part(name, _seconds(time), units.percent(time, totals.least_s), 100 * time / totals.least_s)
+        _Part(
+            name, _seconds(time), units.percent(time, totals.least_s), 100 * time / totals.least_s
+        )
         for name in _BOUNDS
         if (time := totals.bound_s.get(name, 0.0)) > 0
     ]
@@ -231,7 +237,7 @@ def _refusals(plan: Plan | None) -> list[tuple[str, int, str]]:
     return sorted(rows, key=lambda row: -row[1])
 
 
-def _saved(finding: Finding) -> str:
+def _saved(finding: Insight) -> str:
     """A finding's saving for the margin: ``"3.4 ms"``, or a dash."""
     return _seconds(finding.saved_s) if finding.saved_s else "-"
 

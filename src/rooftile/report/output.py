@@ -57,6 +57,7 @@ def hand_out_audit(
     top: int | None = None,
     json_to: str | None = None,
     csv_to: str | None = None,
+    table: bool = True,
 ) -> None:
     """Write an audit: the files that are asked for, and the table where stdout is free for it.
 
@@ -66,6 +67,7 @@ def hand_out_audit(
         top: Only so many rows, in the table and in the CSV; the JSON has all.
         json_to: File for the JSON, or ``"-"``.
         csv_to: File for the CSV, or ``"-"``.
+        table: Whether the table is wanted.
 
     Raises:
         InputError: A file cannot be written, ``by`` or ``top`` is out of range.
@@ -74,7 +76,7 @@ def hand_out_audit(
         deliver(record_json(estimate), json_to)
     if csv_to is not None:
         deliver(audit_csv(estimate, by=by, top=top).encode(), csv_to)
-    if STDOUT not in (json_to, csv_to):
+    if table and STDOUT not in (json_to, csv_to):
         write_audit(estimate, sys.stdout, by=by, top=top)
     for path in (json_to, csv_to):
         if path is not None and path != STDOUT:

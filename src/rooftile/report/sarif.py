@@ -15,7 +15,7 @@ from urllib.parse import quote
 import rooftile
 from rooftile.records.estimate import Estimate
 from rooftile.records.plan import Plan
-from rooftile.report.findings import Finding, estimate_of, findings, module_pattern
+from rooftile.report.insights import Insight, estimate_of, insights, module_pattern
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _HOT = 0.01  # share of the step from which a finding is a warning, where no plan says otherwise
@@ -56,7 +56,7 @@ def sarif(record: Estimate | Plan) -> bytes:
     its finding is a hot share of the step, else a note.
     """
     hot = record.hot_share if isinstance(record, Plan) else _HOT
-    found = findings(record)
+    found = insights(record)
     used = [rule for rule in RULES if any(finding.rule == rule for finding in found)]
     results = [
         result
@@ -98,7 +98,7 @@ def location(line: str) -> dict[str, Any] | None:
 
 
 def _results(
-    finding: Finding, record: Estimate | Plan, rule_index: int, hot: float
+    finding: Insight, record: Estimate | Plan, rule_index: int, hot: float
 ) -> Iterator[dict[str, Any]]:
     """One result a line; one without a place where no line is known."""
     ops = {op.index: op for op in estimate_of(record).ops}
@@ -106,7 +106,7 @@ def _results(
     places = [(line, place) for line in lines if (place := location(line)) is not None]
     for line, place in places or [("", None)]:
         on_line = [ops[index] for index in finding.ops if ops[index].line == line]
-        text = f"Insight: {finding.insight} Action: {finding.action} Saves: {finding.saves}."
+        text = f"Insight: {finding.text} Action: {finding.action} Saves: {finding.saves}."
         result: dict[str, Any] = {
             "ruleId": f"rooftile/{finding.rule}",
             "ruleIndex": rule_index,
@@ -133,8 +133,8 @@ def _rule(rule: str) -> dict[str, Any]:
     }
 
 
-def _fingerprint(finding: Finding, line: str) -> str:
+def _fingerprint(finding: Insight, line: str) -> str:
     """The same for the same finding in the same file, wherever its lines have moved to."""
-    what = finding.insight.partition(":")[0]
+    what = finding.text.partition(":")[0]
     file = line.rpartition(":")[0]
     return hashlib.sha256("\0".join((finding.rule, file, what)).encode()).hexdigest()[:32]

@@ -12,7 +12,7 @@ from typing import Any
 
 from rooftile.records.estimate import Estimate, OpEstimate
 from rooftile.records.plan import FusionGroup, Plan, Verdict
-from rooftile.report.findings import estimate_of
+from rooftile.report.insights import estimate_of
 
 NONE = -1  # an op without a verdict or a group
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rooftile.records.estimate import Estimate, OpEstimate
 from rooftile.records.plan import Plan, Verdict
-from rooftile.report.findings import estimate_of
+from rooftile.report.insights import estimate_of
 
 _PID = 1
 _MODULES, _OPS = 1, 2  # tracks
@@ -78,9 +78,7 @@ def _metadata(estimate: Estimate) -> list[Event]:
     return events
 
 
-def _module_events(
-    ops: list[OpEstimate], starts_ns: list[int], ends_ns: list[int]
-) -> list[Event]:
+def _module_events(ops: list[OpEstimate], starts_ns: list[int], ends_ns: list[int]) -> list[Event]:
     """Slices of phases and modules, a module's within its parent's; parents come first."""
     events: list[Event] = []
     open_slices: list[tuple[str, int]] = []  # part of the path, place in events

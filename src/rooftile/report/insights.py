@@ -27,13 +27,13 @@ RULES: dict[Action, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Insight:
     """Something about a step that is worth acting on.
 
     Attributes:
         rule: ``"auto-fuse"``, ``"use-library"``, ``"hand-write"``, ``"memory-bound"``,
             ``"launch-bound"`` or ``"unpriced"``.
-        insight: What is so, with its numbers.
+        text: What is so, with its numbers.
         action: What to do about it.
         saves: What that saves at most, in words.
         saved_s: The same as a time [s].
@@ -42,7 +42,7 @@ class Finding:
     """
 
     rule: str
-    insight: str
+    text: str
     action: str
     saves: str
     saved_s: float
@@ -55,7 +55,7 @@ def estimate_of(record: Estimate | Plan) -> Estimate:
     return record.estimate if isinstance(record, Plan) else record
 
 
-def findings(record: Estimate | Plan, top: int | None = None) -> list[Finding]:
+def insights(record: Estimate | Plan, top: int | None = None) -> list[Insight]:
     """What stands out, the greatest saving first; all of it, or the ``top`` ones.
 
     A plan's findings are its verdicts; an estimate alone tells which walls its ops stand at.
@@ -80,7 +80,7 @@ def chain(names: Sequence[str]) -> str:
     return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
 
 
-def _fusions(plan: Plan) -> Iterable[Finding]:
+def _fusions(plan: Plan) -> Iterable[Insight]:
     """Groups of ops that should share a kernel, alike ones together."""
     ops = {op.index: op for op in plan.estimate.ops}
     verdicts = {verdict.index: verdict for verdict in plan.verdicts}
@@ -98,18 +98,16 @@ def _fusions(plan: Plan) -> Iterable[Finding]:
             yield _fusion(plan.estimate, groups, chief, names)
 
 
-def _fusion(
-    estimate: Estimate, groups: list[FusionGroup], chief: Verdict, names: str
-) -> Finding:
+def _fusion(estimate: Estimate, groups: list[FusionGroup], chief: Verdict, names: str) -> Insight:
     """One finding about groups that are alike."""
     before = sum(group.bytes_before for group in groups)
     after = sum(group.bytes_after for group in groups)
     saved_s = sum(group.saved_s for group in groups)
     where = module_pattern(groups[0].module) or "the step"
     times = f", {len(groups)} times" if len(groups) > 1 else ""
-    return Finding(
+    return Insight(
         rule=RULES[chief.action],
-        insight=f"{names} in {where}{times}: {units.traffic(before)} as "
+        text=f"{names} in {where}{times}: {units.traffic(before)} as "
         f"{units.count(len(groups[0].ops))} kernels, {units.traffic(after)} as one.",
         action=_action(chief),
         saves=_saves(estimate, saved_s, before - after),
@@ -119,7 +117,7 @@ def _fusion(
     )
 
 
-def _single_ops(plan: Plan) -> Iterable[Finding]:
+def _single_ops(plan: Plan) -> Iterable[Insight]:
     """Ops outside every group that should be done otherwise, alike ones together."""
     grouped = {index for group in plan.groups for index in group.ops}
     ops = {op.index: op for op in plan.estimate.ops}
@@ -133,7 +131,7 @@ def _single_ops(plan: Plan) -> Iterable[Finding]:
         yield _single_op(plan.estimate, verdicts, [ops[verdict.index] for verdict in verdicts])
 
 
-def _single_op(estimate: Estimate, verdicts: list[Verdict], ops: list[OpEstimate]) -> Finding:
+def _single_op(estimate: Estimate, verdicts: list[Verdict], ops: list[OpEstimate]) -> Insight:
     """One finding about ops that are alike."""
     chief, first = verdicts[0], ops[0]
     taken = sum(op.least_s for op in ops)
@@ -141,9 +139,9 @@ def _single_op(estimate: Estimate, verdicts: list[Verdict], ops: list[OpEstimate
     where = module_pattern(first.module) or "the step"
     times = f", {len(ops)} times" if len(ops) > 1 else ""
     bound = "without a formula" if first.bound == "unpriced" else f"{first.bound}-bound"
-    return Finding(
+    return Insight(
         rule=RULES[chief.action],
-        insight=f"{first.name} in {where}{times}: {bound}, "
+        text=f"{first.name} in {where}{times}: {bound}, "
         f"{units.seconds(taken)} and {units.traffic(sum(op.cost.bytes for op in ops))}.",
         action=_action(chief),
         saves=_saves(estimate, saved_s, None),
@@ -153,7 +151,7 @@ def _single_op(estimate: Estimate, verdicts: list[Verdict], ops: list[OpEstimate
     )
 
 
-def _memory_bound(estimate: Estimate) -> Iterable[Finding]:
+def _memory_bound(estimate: Estimate) -> Iterable[Insight]:
     """Kinds of op that wait for memory during at least a hundredth of the step."""
     by_name: dict[str, list[OpEstimate]] = defaultdict(list)
     for op in estimate.ops:
@@ -163,9 +161,9 @@ def _memory_bound(estimate: Estimate) -> Iterable[Finding]:
         taken = sum(op.least_s for op in ops)
         if _share(estimate, taken) >= _WORTH:
             moved = sum(op.cost.bytes for op in ops)
-            yield Finding(
+            yield Insight(
                 rule="memory-bound",
-                insight=f"{_number(ops, name)} at the memory wall: {units.traffic(moved)} in "
+                text=f"{_number(ops, name)} at the memory wall: {units.traffic(moved)} in "
                 f"{units.seconds(taken)}, {units.percent(_share(estimate, taken))} of the step.",
                 action="Let the ops that hand each other these bytes share a kernel.",
                 saves=f"at most {_saves(estimate, taken, moved)}",
@@ -175,15 +173,15 @@ def _memory_bound(estimate: Estimate) -> Iterable[Finding]:
             )
 
 
-def _launch_bound(estimate: Estimate) -> Iterable[Finding]:
+def _launch_bound(estimate: Estimate) -> Iterable[Insight]:
     """Ops too small for the launch of their kernel."""
     ops = [op for op in estimate.ops if op.bound == "launch"]
     taken = sum(op.least_s for op in ops)
     if ops:
         names = chain([name for name, _ in Counter(op.name for op in ops).most_common()])
-        yield Finding(
+        yield Insight(
             rule="launch-bound",
-            insight=f"{_number(ops, '')} shorter than a kernel's launch ({names}): "
+            text=f"{_number(ops, '')} shorter than a kernel's launch ({names}): "
             f"{units.seconds(taken)} in all.",
             action="Fuse them into their neighbours, or launch the step as one CUDA graph.",
             saves=f"at most {_saves(estimate, taken, None)}",
@@ -193,7 +191,7 @@ def _launch_bound(estimate: Estimate) -> Iterable[Finding]:
         )
 
 
-def _unpriced(estimate: Estimate) -> Iterable[Finding]:
+def _unpriced(estimate: Estimate) -> Iterable[Insight]:
     """Ops whose FLOP nobody has counted."""
     by_name: dict[str, list[OpEstimate]] = defaultdict(list)
     for op in estimate.ops:
@@ -201,9 +199,9 @@ def _unpriced(estimate: Estimate) -> Iterable[Finding]:
             by_name[op.aten].append(op)
     for aten, ops in by_name.items():
         moved = sum(op.cost.bytes for op in ops)
-        yield Finding(
+        yield Insight(
             rule="unpriced",
-            insight=f"{_number(ops, aten)} without a formula: {units.traffic(moved)}, FLOP not "
+            text=f"{_number(ops, aten)} without a formula: {units.traffic(moved)}, FLOP not "
             "counted.",
             action="Read the step's totals as without its FLOP, and measure it.",
             saves="nothing; it is a gap in what is known",
