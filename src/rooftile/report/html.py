@@ -129,8 +129,7 @@ def _environment() -> jinja2.Environment:
 @cache
 def _plotly() -> str:
     """plotly.js as its Python package ships it: the full bundle is the only one it has."""
-    text = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
-    return text
+    return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
 
 
 def _asset(name: str) -> str:

@@ -86,16 +86,14 @@ def _fusions(plan: Plan) -> Iterable[Insight]:
     verdicts = {verdict.index: verdict for verdict in plan.verdicts}
     alike: dict[tuple[str, ...], list[FusionGroup]] = defaultdict(list)
     for group in plan.groups:
-        chief = _chief([verdicts[index] for index in group.ops if index in verdicts])
-        if chief is not None:
+        chief = _chief(group, ops, verdicts)
+        if chief.action != "LEAVE IT":
             names = chain([ops[index].name for index in group.ops])
             key = (chief.action, chief.cover, chief.rule, group.kind, names)
             alike[(*key, module_pattern(group.module))].append(group)
     for groups in alike.values():
-        chief = _chief([verdicts[i] for group in groups for i in group.ops if i in verdicts])
-        if chief is not None:
-            names = chain([ops[index].name for index in groups[0].ops])
-            yield _fusion(plan.estimate, groups, chief, names)
+        names = chain([ops[index].name for index in groups[0].ops])
+        yield _fusion(plan.estimate, groups, _chief(groups[0], ops, verdicts), names)
 
 
 def _fusion(estimate: Estimate, groups: list[FusionGroup], chief: Verdict, names: str) -> Insight:
@@ -211,10 +209,9 @@ def _unpriced(estimate: Estimate) -> Iterable[Insight]:
         )
 
 
-def _chief(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """The verdict that speaks for a group: what most of its ops' stake is for; None to leave it."""
-    acting = [verdict for verdict in verdicts if verdict.action != "LEAVE IT"]
-    return max(acting, key=lambda verdict: verdict.at_stake_s, default=None)
+def _chief(group: FusionGroup, ops: dict[int, OpEstimate], verdicts: dict[int, Verdict]) -> Verdict:
+    """The verdict that speaks for a group: that on its longest op, a matrix product last."""
+    return verdicts[max(group.ops, key=lambda i: (not ops[i].cost.matrix_flops, ops[i].least_s))]
 
 
 def _action(verdict: Verdict) -> str:

@@ -102,24 +102,25 @@ def _results(
 ) -> Iterator[dict[str, Any]]:
     """One result a line; one without a place where no line is known."""
     ops = {op.index: op for op in estimate_of(record).ops}
-    lines = list(dict.fromkeys(ops[index].line for index in finding.ops))
-    places = [(line, place) for line in lines if (place := location(line)) is not None]
-    for line, place in places or [("", None)]:
+    lines = dict.fromkeys(ops[index].line for index in finding.ops)
+    placed = [line for line in lines if location(line) is not None]
+    for line in placed or [""]:
+        place = location(line)
         on_line = [ops[index] for index in finding.ops if ops[index].line == line]
         text = f"Insight: {finding.text} Action: {finding.action} Saves: {finding.saves}."
-        result: dict[str, Any] = {
+        yield {
             "ruleId": f"rooftile/{finding.rule}",
             "ruleIndex": rule_index,
             "level": "warning" if finding.share >= hot and finding.saved_s > 0 else "note",
             "message": {"text": text},
-            "locations": [place] if place is not None else [],
+            "locations": [] if place is None else [place],
             "partialFingerprints": {"rooftile/v1": _fingerprint(finding, line)},
-            "properties": {"saved_s": finding.saved_s, "share": finding.share},
+            "properties": {
+                "saved_s": finding.saved_s,
+                "share": finding.share,
+                "modules": sorted({module_pattern(op.module) for op in on_line} - {""}),
+            },
         }
-        if on_line:
-            modules = sorted({module_pattern(op.module) for op in on_line} - {""})
-            result["properties"]["modules"] = modules
-        yield result
 
 
 def _rule(rule: str) -> dict[str, Any]:

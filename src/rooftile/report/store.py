@@ -104,22 +104,10 @@ def store(record: Estimate | Plan) -> dict[str, Any]:
     plan = record if isinstance(record, Plan) else None
     estimate = estimate_of(record)
     text = _Strings()
-    work, verdicts = _Table(_WORK), _Table(_VERDICT)
-    ops, groups, refusals = _Table(_OP), _Table(_GROUP), _Table(_REFUSAL)
-    verdict_of = {verdict.index: verdict for verdict in plan.verdicts} if plan else {}
-    group_of: dict[int, int] = {}
-    for row, group in enumerate(plan.groups if plan else ()):
+    work, ops, verdicts = _op_tables(estimate, plan, text)
+    groups, refusals = _Table(_GROUP), _Table(_REFUSAL)
+    for group in plan.groups if plan else ():
         groups.add(_group_row(group, text))
-        group_of.update(dict.fromkeys(group.ops, row))
-    for op in estimate.ops:
-        if op.bound == "free":
-            continue
-        verdict = verdict_of.get(op.index)
-        verdict_row = NONE if verdict is None else verdicts.distinct(_verdict_row(verdict, text))
-        work_row = work.distinct(_work_row(op, text))
-        group_row = group_of.get(op.index, NONE)
-        row = (op.index, work_row, text(op.module), text(op.line), verdict_row, group_row)
-        ops.add(row)
     for refusal in plan.refusals if plan else ():
         words = (text(refusal.reason), text(refusal.detail))
         refusals.add((refusal.producer, refusal.consumer, *words))
@@ -132,6 +120,31 @@ def store(record: Estimate | Plan) -> dict[str, Any]:
         "refusals": refusals.as_dict(),
         "strings": list(text.numbers),
     }
+
+
+def _op_tables(
+    estimate: Estimate, plan: Plan | None, text: _Strings
+) -> tuple[_Table, _Table, _Table]:
+    """The distinct pieces of work, the ops that do them, and the distinct verdicts on these."""
+    work, ops, verdicts = _Table(_WORK), _Table(_OP), _Table(_VERDICT)
+    verdict_of = {verdict.index: verdict for verdict in plan.verdicts} if plan else {}
+    groups = plan.groups if plan else ()
+    group_of = {index: row for row, group in enumerate(groups) for index in group.ops}
+    for op in estimate.ops:
+        if op.bound == "free":
+            continue
+        verdict = verdict_of.get(op.index)
+        ops.add(
+            (
+                op.index,
+                work.distinct(_work_row(op, text)),
+                text(op.module),
+                text(op.line),
+                NONE if verdict is None else verdicts.distinct(_verdict_row(verdict, text)),
+                group_of.get(op.index, NONE),
+            )
+        )
+    return work, ops, verdicts
 
 
 def _meta(estimate: Estimate, plan: Plan | None) -> dict[str, Any]:
