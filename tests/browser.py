@@ -163,9 +163,10 @@ class Page:
         )  # fmt: skip
 
     def prefer(self, scheme: str) -> None:
-        """The system's wish: ``"light"`` or ``"dark"``."""
-        wish = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.send("Emulation.setEmulatedMedia", features=wish)
+        """The system's wish: ``"light"`` or ``"dark"``; and no motion, so that clicks hit."""
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.send("Emulation.setEmulatedMedia", features=features)
 
     def screenshot(self, whole: bool = False) -> bytes:
         """A PNG of the window, or of the whole page."""

@@ -98,7 +98,7 @@ def test_a_step_without_kernels_or_a_gpu_without_figures_is_a_page(record):
 
 
 def test_20_000_ops_are_less_than_8_mb():
-    """Half of them with shapes of their own; written in seconds."""
+    """Of 2,000 sizes, with a plan; written in seconds."""
     plan = plans.many(20_000)
     start = time.process_time()
     page = html_report(plan)

@@ -6,7 +6,7 @@ function opsOfGroup(group) { return store.groups.ops[group].map((index) => rowOf
 function alikeGroups() {
   const found = new Map();
   const groups = store.groups;
-  for (let g = 0; g < groups.id.length; g += 1) {
+  for (let g = 0; g < groups.ops.length; g += 1) {
     const names = opsOfGroup(g).map((row) => wordOf(row, "name"));
     const where = modulePattern(groups.module[g]) || "the step";
     const key = JSON.stringify([strings[groups.kind[g]], names, where, groups.compiler[g]]);

@@ -3,7 +3,7 @@ const selection = {
   search: "", filters: { bound: new Set(), action: new Set(), phase: new Set() }, scope: null,
   listeners: [], picked: -1, pickListeners: [],
 };
-const SEARCHED = ["name", "aten", "module", "line", "shapes", "reason", "action", "bound"];
+const SEARCHED = ["name", "aten", "module", "line", "shapes", "reason", "action", "bound", "phase"];
 
 function onSelection(listener) { selection.listeners.push(listener); }
 function changeSelection(change) {

@@ -13,6 +13,8 @@ const rank = (() => { // place of each text in alphabetical order, to sort by co
 
 const work = store.work;
 const workCount = work.name.length;
+work.least_s = work.launch_s.map((launch, w) =>
+  Math.max(launch, work.matrix_s[w], work.vector_s[w], work.hbm_s[w]));
 const workFlops = work.matrix_flops.map((matrix, w) => matrix + work.vector_flops[w]);
 const workBytes = work.read_bytes.map((read, w) => read + work.write_bytes[w]);
 const workPriced = work.bound.map((bound) => strings[bound] !== "unpriced");
@@ -23,6 +25,10 @@ const ops = store.ops;
 const opCount = ops.index.length;
 const least = Float64Array.from(ops.work, (w) => work.least_s[w]);
 const rowOfIndex = new Map(ops.index.map((index, row) => [index, row]));
+ops.group = new Int32Array(opCount).fill(-1);
+store.groups.ops.forEach((members, group) => members.forEach((index) => {
+  if (rowOfIndex.has(index)) ops.group[rowOfIndex.get(index)] = group;
+}));
 
 const ORDER = {
   bound: ["compute", "memory", "launch", "unpriced"],
