@@ -141,7 +141,7 @@ def test_a_finding_stands_on_its_line():
     assert place["region"] == {"startLine": 3}
     assert library["message"]["text"] == (
         "Insight: matmul in model.q: compute-bound, 600 us and 400 MB. "
-        "Action: USE LIBRARY (cuBLAS): reason of op 0 Saves: 40 us, 4.0 % of the step."
+        "Action: USE LIBRARY (cuBLAS): reason of op 0. Saves: 40 us, 4.0 % of the step."
     )
 
 

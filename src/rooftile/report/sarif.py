@@ -107,7 +107,8 @@ def _results(
     for line in placed or [""]:
         place = location(line)
         on_line = [ops[index] for index in finding.ops if ops[index].line == line]
-        text = f"Insight: {finding.text} Action: {finding.action} Saves: {finding.saves}."
+        said = (("Insight", finding.text), ("Action", finding.action), ("Saves", finding.saves))
+        text = " ".join(f"{word}: {sentence.rstrip('.')}." for word, sentence in said)
         yield {
             "ruleId": f"rooftile/{finding.rule}",
             "ruleIndex": rule_index,
