@@ -21,10 +21,11 @@ from rooftile.errors import FileFormatError, InputError
 from rooftile.records.device import Device
 from rooftile.records.estimate import Estimate
 from rooftile.records.graph import Attr, Graph, Scalar
+from rooftile.records.measurement import Measurement
 from rooftile.records.plan import Plan
 from rooftile.records.roofline import Roofline
 
-Record = Plan | Estimate | Graph | Device | Roofline
+Record = Plan | Estimate | Graph | Device | Roofline | Measurement
 R = TypeVar("R", bound=Record)
 
 # kind in the file -> record
@@ -34,6 +35,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.graph": Graph,
     "rooftile.device": Device,
     "rooftile.roofline": Roofline,
+    "rooftile.measurement": Measurement,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text
@@ -89,6 +91,21 @@ def read_record(path: str | Path) -> Record:
     if kind not in KINDS:
         raise FileFormatError(f"{source}: kind must be one of {_words(KINDS)}, got {kind!r}")
     return from_json(data, KINDS[kind], source)
+
+
+def read_lines(path: str | Path, record: type[R]) -> list[R]:
+    """The records in a file that holds one a line, all of one kind.
+
+    Raises:
+        InputError: The file cannot be read.
+        FileFormatError: A line is torn, or holds something else; the message has its number.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    lines = enumerate(data.splitlines(), start=1)
+    return [from_json(line, record, f"{path}:{number}") for number, line in lines if line.strip()]
 
 
 def write_record(path: str | Path, record: Record) -> None:
