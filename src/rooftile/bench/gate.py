@@ -153,7 +153,7 @@ def _errors(got: Tensor, want: Tensor) -> tuple[float, float]:
     """Norm of the difference over the norm, largest difference over the largest element."""
     if not want.numel():
         return 0.0, 0.0
-    difference = got.detach().double().sub_(want)
+    difference = got.detach().to(torch.float64, copy=True).sub_(want)
     norm, peak = want.norm(), want.abs().max()
     tiny = torch.finfo(torch.float64).tiny
     return (

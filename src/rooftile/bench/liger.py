@@ -1,8 +1,8 @@
 """Liger-Kernel as a peer: how each of its ops is called. Imported only when it is asked for.
 
-Its SwiGLU and GEGLU backwards write into the saved inputs and its cross-entropy turns the logits into
-their gradient, so every provider has inputs of its own. Its rotary embedding works in place on a
-query and a key at once, which no other does: it is not compared.
+Its SwiGLU and GEGLU backwards write into the saved inputs and its cross-entropy turns the logits
+into their gradient, so every provider has inputs of its own. Its rotary embedding works in place on
+a query and a key at once, which no other does: it is not compared.
 """
 
 from __future__ import annotations

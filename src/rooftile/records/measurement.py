@@ -194,7 +194,8 @@ class Measurement:
 
     @property
     def fraction_of_peak(self) -> float | None:
-        """FLOP/s in parts of the datasheet's peak for this work."""
-        if not self.peak_flops_per_s or self.flops_per_s is None:
+        """Matrix FLOP/s, of other work all FLOP/s, in parts of the datasheet's peak for it."""
+        if not self.peak_flops_per_s or not self.median_s:
             return None
-        return self.flops_per_s / self.peak_flops_per_s
+        work = self.cost.matrix_flops or self.cost.vector_flops
+        return work / self.median_s / self.peak_flops_per_s

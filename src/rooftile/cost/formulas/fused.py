@@ -26,7 +26,7 @@ _STATISTIC_ITEMSIZE = 4
 
 
 def _with_sum(norm: Cost, m: int, n: int, itemsize: int, formula: str) -> Cost:
-    """A norm's cost and one more sum of m x n elements, one more read and one more write or read."""
+    """A norm's cost, one more sum of m x n elements, one more read and, forward, one more write."""
     backward = formula.endswith("_backward")
     return Cost(
         vector_flops=norm.vector_flops + m * n,
@@ -160,7 +160,7 @@ def linear_cross_entropy_forward(
 def linear_cross_entropy_forward_backward(
     m: int, k: int, v: int, itemsize: int, *, index_itemsize: int = 8, math: str = ""
 ) -> Cost:
-    """Losses, dhidden and dweight: three products. Logits computed twice are not work, but waste."""
+    """Losses, dhidden and dweight: three products. Logits computed twice are no more work."""
     flops = 3 * matmul_flops(m, v, k)
     return Cost(
         matrix_flops=flops,
