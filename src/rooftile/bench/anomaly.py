@@ -1,4 +1,4 @@
-"""Faster than the theoretical peak is an error in a formula or a measurement, never a fast kernel."""
+"""Faster than the theoretical peak: an error in a formula or a time, never a fast kernel."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def anomaly(row: Measurement) -> str:
             f"{bandwidth / 1e9:.0f} GB/s of {row.environment.gpu}: bytes or time are wrong"
         )
     if of_peak is not None and of_peak > 1:
+        peak_flops = row.peak_flops_per_s or 0.0
         return (
-            f"{of_peak * (row.peak_flops_per_s or 0.0) / 1e12:.0f} TFLOP/s is above the theoretical "
-            f"{(row.peak_flops_per_s or 0.0) / 1e12:.0f} TFLOP/s of {row.environment.gpu}: FLOP or "
-            "time are wrong"
+            f"{of_peak * peak_flops / 1e12:.0f} TFLOP/s is above the theoretical "
+            f"{peak_flops / 1e12:.0f} TFLOP/s of {row.environment.gpu}: FLOP or time are wrong"
         )
     return ""

@@ -128,7 +128,7 @@ def check(case: Case, direction: Direction, got: Results, known: Truth) -> Check
         if one.shape != want.shape:
             detail = f"result {i} must have shape {list(want.shape)}, got {list(one.shape)}"
             return Check(False, WRONG, 0.0, detail)
-        rounding = torch.finfo(one.dtype).eps
+        rounding = torch.finfo(one.dtype).eps / 2
         norm, peak = _errors(one, want)
         most_norm, most_peak = (2 * e + rounding for e in own)
         if not (norm <= most_norm and peak <= most_peak):

@@ -21,12 +21,12 @@ def _load(module: str, name: str) -> Any:
 
 def _softmax() -> Function:
     function = _load("ops.softmax", "LigerSoftmaxFunction")
-    return lambda x: function.apply(x)  # type: ignore[no-any-return]
+    return lambda x: function.apply(x)
 
 
 def _rms_norm() -> Function:
     function = _load("ops.rms_norm", "LigerRMSNormFunction")
-    return lambda x, w: function.apply(x, w, 1e-6, 0.0, "llama", False)  # type: ignore[no-any-return]
+    return lambda x, w: function.apply(x, w, 1e-6, 0.0, "llama", False)
 
 
 def _add_rms_norm() -> Function:
@@ -41,27 +41,27 @@ def _add_rms_norm() -> Function:
 
 def _layer_norm() -> Function:
     function = _load("ops.layer_norm", "LigerLayerNormFunction")
-    return lambda x, w, b: function.apply(x, w, b, 1e-5)  # type: ignore[no-any-return]
+    return lambda x, w, b: function.apply(x, w, b, 1e-5)
 
 
 def _swiglu() -> Function:
     function = _load("ops.swiglu", "LigerSiLUMulFunction")
-    return lambda a, b: function.apply(a, b)  # type: ignore[no-any-return]
+    return lambda a, b: function.apply(a, b)
 
 
 def _geglu() -> Function:
     function = _load("ops.geglu", "LigerGELUMulFunction")
-    return lambda a, b: function.apply(a, b)  # type: ignore[no-any-return]
+    return lambda a, b: function.apply(a, b)
 
 
 def _cross_entropy() -> Function:
     function = _load("transformers.functional", "liger_cross_entropy")
-    return lambda logits, target: function(logits, target)  # type: ignore[no-any-return]
+    return lambda logits, target: function(logits, target)
 
 
 def _linear_cross_entropy() -> Function:
     function = _load("transformers.functional", "liger_fused_linear_cross_entropy")
-    return lambda x, w, target: function(x, w, target)  # type: ignore[no-any-return]
+    return lambda x, w, target: function(x, w, target)
 
 
 SOFTMAX = Peer(_softmax)

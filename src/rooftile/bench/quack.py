@@ -17,12 +17,12 @@ def _load(module: str, name: str) -> Any:
 
 def _softmax() -> Function:
     function = _load("softmax", "softmax")
-    return lambda x: function(x)  # type: ignore[no-any-return]
+    return lambda x: function(x)
 
 
 def _rms_norm() -> Function:
     function = _load("rmsnorm", "rmsnorm")
-    return lambda x, w: function(x, w, eps=1e-6)  # type: ignore[no-any-return]
+    return lambda x, w: function(x, w, eps=1e-6)
 
 
 def _add_rms_norm() -> Function:
@@ -53,7 +53,7 @@ def _layer_norm() -> Function:
             x, weight, rstd, mean = ctx.saved_tensors
             return backward(x, weight, dy[0], rstd, mean)
 
-    return lambda x, w, b: LayerNorm.apply(x, w, b)  # type: ignore[no-any-return, no-untyped-call]
+    return lambda x, w, b: LayerNorm.apply(x, w, b)
 
 
 def _float32_weights(inputs: Inputs) -> Inputs:
@@ -64,17 +64,17 @@ def _float32_weights(inputs: Inputs) -> Inputs:
 
 def _cross_entropy() -> Function:
     function = _load("cross_entropy", "cross_entropy")
-    return lambda logits, target: function(logits, target, reduction="mean")  # type: ignore[no-any-return]
+    return lambda logits, target: function(logits, target, reduction="mean")
 
 
 def _linear_cross_entropy() -> Function:
     function = _load("linear_cross_entropy", "chunked_linear_cross_entropy")
-    return lambda x, w, target: function(x, w, target)  # type: ignore[no-any-return]
+    return lambda x, w, target: function(x, w, target)
 
 
 def _rotary_embedding() -> Function:
     function = _load("rotary", "apply_rotary_emb")
-    return lambda x, cos, sin: function(x, cos, sin)  # type: ignore[no-any-return]
+    return lambda x, cos, sin: function(x, cos, sin)
 
 
 SOFTMAX = Peer(_softmax)
