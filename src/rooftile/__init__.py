@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rooftile.api.audit import audit
+    from rooftile.api.benchmark import benchmark
     from rooftile.api.gpus import gpu, gpus
     from rooftile.api.load import load
     from rooftile.api.roofline import roofline
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "audit",
+    "benchmark",
     "gpu",
     "gpus",
     "load",
@@ -29,6 +31,7 @@ __all__ = [
 # public function -> the module that holds it: loaded when it is first asked for
 _HOMES = {
     "audit": "rooftile.api.audit",
+    "benchmark": "rooftile.api.benchmark",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",
     "load": "rooftile.api.load",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from importlib import util
+from typing import TYPE_CHECKING
 
 from rooftile.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from rooftile.bench.case import Case
     from rooftile.bench.clock import Clock
-    from rooftile.bench.rounds import Settings
-    from rooftile.records.measurement import Cache, Direction, Measurement
+    from rooftile.bench.run import Job
+    from rooftile.records.measurement import Cache, Direction, Environment, Measurement
 
 DEFAULT_AGAINST = ("eager", "compile", "liger", "quack")
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -30,7 +31,8 @@ def benchmark(
     gate: str | None = None,
     interpret: bool = False,
     cache: Cache = "cold",
-    settings: Settings | None = None,
+    rounds: int = 50,
+    results: str | None = None,
     clock: Clock | None = None,
     device: str = "cuda",
     sink: Sink | None = None,
@@ -49,7 +51,8 @@ def benchmark(
         gate: What each own row must satisfy, such as ``"ratio_to_copy >= 0.95"``.
         interpret: Check results on the CPU with Triton's interpreter at small shapes; time nothing.
         cache: State of the L2 before each call: ``"cold"``, ``"clean"`` or ``"warm"``.
-        settings: How many rounds; None: 50, fewer where they are long.
+        rounds: Timed rounds; fewer where they are long.
+        results: Folder in which the rows are added to ``<gpu>/<date>.jsonl``; None: nowhere.
         clock: What times a call; None: CUDA events. With a clock of one's own any device will do.
         device: ``"cuda"`` or ``"cuda:1"``.
         sink: Given the rows of each shape as soon as they are there.
@@ -67,47 +70,90 @@ def benchmark(
     """
     if interpret:
         _interpret()
-    torch = _torch()
-    from rooftile.bench.clock import CudaClock
+        device = "cpu"
+    _require_torch()
     from rooftile.bench.demand import hold, parse
     from rooftile.bench.environment import environment
-    from rooftile.bench.run import check_only, run
+    from rooftile.bench.results import append, file_of
 
     demand = parse(gate) if gate else None
-    if interpret:
-        device = "cpu"
-        if demand is not None:
-            raise InputError("gate needs times, and interpret takes none")
-    elif clock is None and not torch.cuda.is_available():
-        raise InputError(
-            "a benchmark needs a GPU and torch sees none; --interpret (interpret=True) checks the "
-            "results on this machine without timing them"
-        )
+    if interpret and demand is not None:
+        raise InputError("gate needs times, and interpret takes none")
     jobs = _jobs(targets, shapes, dtype, directions, against, device, interpret)
+    timer = None if interpret else clock or _device_clock(device, cache)
     surroundings = environment(device)
-    own: list[Measurement] = []
     every: list[Measurement] = []
-    timer = clock or (None if interpret else CudaClock(device, cache))
-    tell = progress or (lambda words: None)
     for job in jobs:
-        where = f"{job.case.label} {job.direction} {'x'.join(map(str, job.shape))}"
-
-        def stage(provider: str, what: str, where: str = where) -> None:
-            tell(f"{where}: {provider}, {what}")
-
-        rows = (
-            check_only(job, surroundings, stage)
-            if timer is None
-            else run(job, timer, surroundings, settings, stage)
-        )
-        own += [row for row in rows if row.provider == job.case.provider]
+        rows = _measure(job, timer, surroundings, rounds, progress)
         every += rows
+        if results is not None:
+            append(file_of(results, rows[0]), rows)
         if sink is not None:
             sink(rows)
+    names = {job.case.provider for job in jobs}
+    own = [row for row in every if row.provider in names]
     _hold_results(own)
     if demand is not None:
         hold(demand, own)
     return every
+
+
+def parse_shapes(text: str | None) -> list[tuple[int, ...]] | None:
+    """``"65536x4096,8192x8192"`` as shapes; None where none are given.
+
+    Raises:
+        InputError: A length is no whole number of at least 1.
+    """
+    if text is None:
+        return None
+    shapes = []
+    for word in parse_names(text):
+        lengths = word.lower().split("x")
+        if not all(length.isascii() and length.isdigit() and int(length) for length in lengths):
+            raise InputError(f"shapes must be such as 65536x4096,8192x8192, got {word!r}")
+        shapes.append(tuple(map(int, lengths)))
+    return shapes
+
+
+def parse_names(text: str | None) -> tuple[str, ...]:
+    """``"eager,compile"`` as names; none where the text is empty."""
+    return tuple(word for part in (text or "").split(",") if (word := part.strip()))
+
+
+def _measure(
+    job: Job,
+    timer: Clock | None,
+    surroundings: Environment,
+    rounds: int,
+    progress: Callable[[str], None] | None,
+) -> list[Measurement]:
+    """One job: checked, and timed where there is a clock."""
+    from rooftile.bench.rounds import Settings
+    from rooftile.bench.run import check_only, run
+
+    where = f"{job.case.label} {job.direction} {'x'.join(map(str, job.shape))}"
+
+    def stage(provider: str, what: str) -> None:
+        if progress is not None:
+            progress(f"{where}: {provider}, {what}")
+
+    if timer is None:
+        return check_only(job, surroundings, stage)
+    return run(job, timer, surroundings, Settings(rounds=rounds), stage)
+
+
+def _device_clock(device: str, cache: Cache) -> Clock:
+    """CUDA events, where there is a device for them."""
+    import torch
+
+    from rooftile.bench.clock import CudaClock
+
+    if not torch.cuda.is_available():
+        raise InputError(
+            "a benchmark needs a GPU and torch sees none; --interpret (interpret=True) checks the "
+            "results on this machine without timing them"
+        )
+    return CudaClock(device, cache)
 
 
 def _jobs(
@@ -118,7 +164,7 @@ def _jobs(
     against: Sequence[str],
     device: str,
     interpret: bool,
-) -> list[Any]:
+) -> list[Job]:
     """Everything to measure, refused here if anything of it is wrong."""
     import torch
 
@@ -138,29 +184,23 @@ def _jobs(
     for target in targets or ("",):
         found += [target] if isinstance(target, Case) else cases([target] if target else [])
     check_against(against, found)
-    jobs = []
-    for case in found:
-        for direction in directions or tuple(case.costs):
-            if direction not in case.costs:
-                continue
-            chosen = shapes or (case.small if interpret else case.shapes.get(direction, ()))
-            for shape in chosen:
-                case.sizes(shape)
-                jobs.append(
-                    Job(
-                        case=case,
-                        direction=direction,
-                        shape=tuple(shape),
-                        dtype=getattr(torch, name),
-                        device=device,
-                        against=tuple(against) if not interpret else (),
-                        ceilings=ceilings_of(case, direction),
-                    )
-                )
-    if not jobs:
-        raise InputError(
-            f"directions must be one the cases have, got {', '.join(directions or ())}"
+    jobs = [
+        Job(
+            case=case,
+            direction=direction,
+            shape=tuple(case.sizes(shape).values()),
+            dtype=getattr(torch, name),
+            device=device,
+            against=tuple(against) if not interpret else (),
+            ceilings=ceilings_of(case, direction),
         )
+        for case in found
+        for direction in directions or tuple(case.costs)
+        if direction in case.costs
+        for shape in shapes or (case.small if interpret else case.shapes.get(direction, ()))
+    ]
+    if not jobs:
+        raise InputError(f"directions must be some the cases have, got {list(directions or ())}")
     return jobs
 
 
@@ -187,11 +227,8 @@ def _interpret() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
+def _require_torch() -> None:
+    if util.find_spec("torch") is None:
         raise MissingDependencyError(
             "a benchmark needs torch and Triton: pip install 'rooftile[torch]'"
-        ) from error
-    return torch
+        )

@@ -53,7 +53,8 @@ def _layer_norm() -> Function:
             x, weight, rstd, mean = ctx.saved_tensors
             return backward(x, weight, dy[0], rstd, mean)
 
-    return lambda x, w, b: LayerNorm.apply(x, w, b)
+    apply: Any = LayerNorm.apply
+    return lambda x, w, b: apply(x, w, b)
 
 
 def _float32_weights(inputs: Inputs) -> Inputs:

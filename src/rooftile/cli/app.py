@@ -9,6 +9,7 @@ import typer
 import typer.main
 
 from rooftile.cli.audit import audit
+from rooftile.cli.bench import bench
 from rooftile.cli.gpus import gpus
 from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
@@ -24,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _function in (audit, report, roofline, gpus, schema):
+for _function in (audit, report, roofline, bench, gpus, schema):
     app.command()(_function)
 
 

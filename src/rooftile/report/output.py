@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TextIO
 
 from rooftile.errors import InputError
 from rooftile.records import io
 from rooftile.records.estimate import Estimate
 from rooftile.records.io import Record
+from rooftile.records.measurement import Measurement
+from rooftile.report.bench_text import write_measurements
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
 
@@ -79,5 +83,36 @@ def hand_out_audit(
     if table and STDOUT not in (json_to, csv_to):
         write_audit(estimate, sys.stdout, by=by, top=top)
     for path in (json_to, csv_to):
+        if path is not None and path != STDOUT:
+            print(f"wrote {path}", file=sys.stderr)
+
+
+def hand_out_benchmark(
+    rows: Sequence[Measurement],
+    *,
+    json_to: str | None = None,
+    html_to: str | None = None,
+    out: TextIO,
+) -> None:
+    """Write a benchmark: the files that are asked for, and the table where stdout is free for it.
+
+    Args:
+        rows: What was measured.
+        json_to: File for one JSON record a line, or ``"-"``.
+        html_to: File for the page, or ``"-"``.
+        out: Where the table goes.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    if json_to is not None:
+        deliver(b"".join(map(record_json, rows)), json_to)
+    if html_to is not None:
+        from rooftile.report.bench_html import bench_html
+
+        deliver(bench_html(rows).encode(), html_to)
+    if STDOUT not in (json_to, html_to):
+        write_measurements(rows, out)
+    for path in (json_to, html_to):
         if path is not None and path != STDOUT:
             print(f"wrote {path}", file=sys.stderr)
