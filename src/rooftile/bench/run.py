@@ -19,7 +19,14 @@ from rooftile.bench.peers import providers
 from rooftile.bench.rounds import Settings, describe, interleave, warm_up
 from rooftile.cost.formulas.matmul import matmul_forward
 from rooftile.records.cost import Cost
-from rooftile.records.measurement import CEILINGS, Check, Direction, Environment, Measurement
+from rooftile.records.measurement import (
+    CEILINGS,
+    NOT_INSTALLED,
+    Check,
+    Direction,
+    Environment,
+    Measurement,
+)
 from rooftile.spec.dtypes import math_key
 
 SEED = 0
@@ -165,6 +172,10 @@ def _prepare(job: Job, peer: Peer, inputs: Inputs, grads: Results, known: gate.T
     entry = _Entry()
     try:
         function = peer.load()
+    except ImportError as error:
+        entry.error = f"{NOT_INSTALLED}: {describe(error)}"
+        return entry
+    try:
         mine = gate.own_inputs(inputs)
         mine = peer.adapt(mine) if peer.adapt else mine
         gate.poison(known, job.dtype)

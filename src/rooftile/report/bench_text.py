@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from rooftile import units
-from rooftile.records.measurement import CEILINGS, Environment, Measurement
+from rooftile.records.measurement import CEILINGS, NOT_INSTALLED, Environment, Measurement
 from rooftile.report.columns import Column, Line, align, width_of, write_lines
 
 _BAR_CELLS = 24  # of 100 %; a bar may be longer
@@ -43,7 +43,8 @@ def bench_lines(
         lines += [((text, ""),) for text in _heading(rows[0].environment, rows)]
     if timed:
         lines += align(columns, [[row[i] for i in shown] for row in cells], width)
-    lines += [((text, "unpriced" if row.check else ""),) for row in rows for text in _fault(row)]
+    faults = [_fault(row) for row in rows if row.error]
+    lines += [((text, ""),) for text in dict.fromkeys(faults)]
     lines += [((text, ""),) for row in rows for text in _checked(row)]
     return lines
 
@@ -92,7 +93,8 @@ def _heading(environment: Environment, rows: Sequence[Measurement]) -> list[str]
 
 def _cells(row: Measurement, block: str) -> tuple[str, ...]:
     seconds, spread = row.median_s, row.spread_s
-    assert seconds is not None and spread is not None  # of timed rows alone
+    assert seconds is not None  # of timed rows alone
+    assert spread is not None
     rate, flops = row.bytes_per_s or 0.0, row.cost.matrix_flops / seconds
     copy, own = row.ratio_to_copy, row.provider not in CEILINGS
     fraction = row.fraction_of_peak if row.cost.matrix_flops else row.fraction_of_bandwidth
@@ -126,9 +128,11 @@ def _percent(value: float | None) -> str:
     return _DASH if value is None else f"{value * 100:.1f} %"
 
 
-def _fault(row: Measurement) -> list[str]:
-    """Why a row has no time, or not one to believe."""
-    return [f"{where(row)} by {row.provider}: {row.error}"] if row.error else []
+def _fault(row: Measurement) -> str:
+    """Why a row has no time, or not one to believe; once a peer where it is not installed."""
+    if row.error.startswith(NOT_INSTALLED):
+        return f"{row.provider} {row.error}"
+    return f"{where(row)} by {row.provider}: {row.error}"
 
 
 def _checked(row: Measurement) -> list[str]:
