@@ -58,31 +58,31 @@ def test_no_round_begins_beyond_the_budget():
 
 def test_the_warm_up_lasts_until_the_median_is_stable():
     """ben-02: a kernel that takes 11.23 ms at first and 8.79 ms once the clocks have risen."""
-    slow_start = [11.23] * 5 + [9.9] * 5 + [8.8] * 5 + [8.79] * 99
+    slow_start = [11.23e-3] * 5 + [9.9e-3] * 5 + [8.8e-3] * 5 + [8.79e-3] * 99
     warmth = warm_up(calls("a"), PerCall(a=iter(slow_start)), Settings(), {})
     assert (warmth.rounds, warmth.settled) == (20, True)
 
 
 def test_the_first_listed_is_not_punished():
     """ben-02: what the rise of the clocks costs is over before any round counts."""
-    rising = [1.3 - 0.02 * i for i in range(15)]
-    clock = PerCall(a=iter([*rising, *[1.0] * 99]), b=iter([*rising, *[1.0] * 99]))
+    rising = [1.3e-3 - 2e-5 * i for i in range(15)]
+    clock = PerCall(**{name: iter([*rising, *[1e-3] * 99]) for name in "ab"})
     both = calls("a", "b")
     warm_up(both, clock, Settings(), {})
     times = interleave(both, clock, 4, failures={})
-    assert times["a"] == times["b"] == [1.0] * 4
+    assert times["a"] == times["b"] == [1e-3] * 4
 
 
 def test_a_median_that_never_settles_is_said():
     """The row then carries it; the time is not called stable."""
-    wild = (1.0 + (i // 5) % 2 for i in count())
+    wild = (1e-3 * (1 + (i // 5) % 2) for i in count())
     warmth = warm_up(calls("a"), PerCall(a=wild), Settings(most_warmup=20), {})
     assert (warmth.rounds, warmth.settled) == (20, False)
 
 
 def test_one_unsettled_call_keeps_all_warming():
     """The rounds are common, so all must be stable."""
-    clock = PerCall(a=iter([1.0] * 99), b=iter([2.0] * 5 + [1.5] * 5 + [1.0] * 99))
+    clock = PerCall(a=iter([1e-3] * 99), b=iter([2e-3] * 5 + [1.5e-3] * 5 + [1e-3] * 99))
     assert warm_up(calls("a", "b"), clock, Settings(), {}).rounds == 20
 
 

@@ -1,0 +1,7 @@
+import sys
+import types
+
+try:
+    import rooftile.capture.aten
+except ImportError:
+    m=types.ModuleType('rooftile.capture.aten'); m.ATEN={}; sys.modules['rooftile.capture.aten']=m
