@@ -1,6 +1,4 @@
-import sys
-import types
-
+import sys, types
 try:
     import rooftile.capture.aten
 except ImportError:
