@@ -127,7 +127,9 @@ def test_a_row_without_the_number_breaks_the_gate(row):
 @pytest.mark.parametrize("text", ["ratio_to_copy", "speed >= 1", "ratio_to_copy >= x", "", "a > -"])
 def test_a_wrong_gate_is_refused(text):
     """The message shows the form and the numbers there are."""
-    with pytest.raises(InputError, match="gate must be such as 'ratio_to_copy >= 0.95', of ratio_"):
+    with pytest.raises(
+        InputError, match=r"gate must be such as 'ratio_to_copy >= 0\.95', of ratio_"
+    ):
         parse(text)
 
 
@@ -142,7 +144,7 @@ def test_peers_are_those_that_have_the_op(case):
     assert list(providers(case(), ("liger", "eager"))) == ["rooftile", "eager"]
     assert list(providers(case(provider="mine"), ())) == ["mine"]
     check_against(("eager", "compile", "liger", "quack"), [case()])
-    with pytest.raises(InputError, match="against must be of eager, compile, .*, got 'cudnn'"):
+    with pytest.raises(InputError, match=r"against must be of eager, compile, .*, got 'cudnn'"):
         check_against(("cudnn",), [case()])
     assert "eager" in known_peers([case()])
 

@@ -29,7 +29,7 @@ def test_the_table_goes_to_stdout(cli, measured):
     """One row a provider; what was not given has its default."""
     result = cli("bench", "softmax")
     assert result.code == 0
-    assert "65536x4096  bfloat16  rooftile" in result.out
+    assert "65536x4096 bfloat16 rooftile 0.2500 ms" in " ".join(result.out.split())
     assert measured == [
         {
             "targets": ("softmax",), "shapes": None, "dtype": "bfloat16", "directions": None,
