@@ -1,7 +1,7 @@
 """Draw the percent of copy speed over the columns, ours and every peer's, from committed results.
 
-``python benchmarks/plot.py benchmarks/results/h200-sxm/2026-12-01.jsonl docs/images`` writes one PNG
-an op and pass that was run at several widths. Needs matplotlib: ``pip install 'rooftile[plot]'``.
+``python benchmarks/plot.py benchmarks/results/h200-sxm/2026-12-01.jsonl docs/images`` writes one
+PNG an op and pass that was run at several widths. It needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def write(rows: Sequence[Measurement], folder: Path) -> list[Path]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError(
-            "plots need matplotlib: pip install 'rooftile[plot]'"
-        ) from error
+        raise MissingDependencyError("plots need matplotlib: install 'rooftile[plot]'") from error
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for group, members in found.items():
