@@ -11,7 +11,6 @@ from torch import Tensor
 from rooftile.capture.define import OPS, autograd, define
 
 
-
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Output in the layout that the fused kernels write, [B, S, H, D] in memory: what follows
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from rooftile.capture.define import OPS, autograd, define
 
 
-
 def _rms_norm_fake(
     input: Tensor, weight: Tensor | None, normalized_shape: list[int], eps: float
 ) -> tuple[Tensor, Tensor]:
