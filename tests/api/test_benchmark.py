@@ -119,6 +119,7 @@ def test_interpret_checks_and_times_nothing(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     rows = rooftile.benchmark(mine(), interpret=True)
     assert [(row.provider, row.seconds, row.error) for row in rows] == [("mine", (), "")]
+    assert rows[0].dtype == "float32"
     assert rows[0].check is not None
     with pytest.raises(InputError, match="gate needs times, and interpret takes none"):
         rooftile.benchmark(mine(), interpret=True, gate="ratio_to_copy >= 1")

@@ -32,7 +32,7 @@ def test_the_table_goes_to_stdout(cli, measured):
     assert "65536x4096 bfloat16 rooftile 0.2500 ms" in " ".join(result.out.split())
     assert measured == [
         {
-            "targets": ("softmax",), "shapes": None, "dtype": "bfloat16", "directions": None,
+            "targets": ("softmax",), "shapes": None, "dtype": None, "directions": None,
             "against": ("eager", "compile", "liger", "quack"), "gate": None, "interpret": False,
             "cache": "cold", "rounds": 50, "results": None,
         }

@@ -25,7 +25,7 @@ Sink = Callable[["list[Measurement]"], None]
 def benchmark(
     *targets: str | Case,
     shapes: Sequence[Sequence[int]] | None = None,
-    dtype: str = "bfloat16",
+    dtype: str | None = None,
     directions: Sequence[Direction] | None = None,
     against: Sequence[str] = DEFAULT_AGAINST,
     gate: str | None = None,
@@ -44,7 +44,8 @@ def benchmark(
         *targets: Names of Rooftile's ops, ``"file.py:CASE"``, or cases; all ops where none is
             given.
         shapes: Lengths of the case's dimensions, instead of its own shapes.
-        dtype: ``"bfloat16"``, ``"float16"`` or ``"float32"``.
+        dtype: ``"bfloat16"``, ``"float16"`` or ``"float32"``. None: ``"bfloat16"``, with
+            ``interpret`` ``"float32"``: Triton's interpreter cuts bfloat16 off where a GPU rounds.
         directions: ``"forward"``, ``"backward"``, ``"forward_backward"``; None: all a case has.
         against: Peers: ``"eager"``, ``"compile"``, ``"liger"``, ``"quack"``. One that has no such
             op is left out, one that is not installed or refuses a shape gets a row that says so.
@@ -79,6 +80,7 @@ def benchmark(
     demand = parse(gate) if gate else None
     if interpret and demand is not None:
         raise InputError("gate needs times, and interpret takes none")
+    dtype = dtype or ("float32" if interpret else "bfloat16")
     jobs = _jobs(targets, shapes, dtype, directions, against, device, interpret)
     timer = None if interpret else clock or _device_clock(device, cache)
     surroundings = environment(device)

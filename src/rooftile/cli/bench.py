@@ -22,8 +22,13 @@ def bench(
         typer.Option(help="Shapes instead of the case's own.", metavar="65536x4096,8192x8192"),
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="bfloat16, float16 or float32.", metavar="NAME")
-    ] = "bfloat16",
+        str | None,
+        typer.Option(
+            help="bfloat16, float16 or float32; bfloat16 where not given, float32 with "
+            "--interpret, which cuts bfloat16 off instead of rounding it.",
+            metavar="NAME",
+        ),
+    ] = None,
     direction: Annotated[
         str | None,
         typer.Option(
@@ -64,12 +69,12 @@ def bench(
         typer.Option(help="Add the rows to DIR/<gpu>/<date>.jsonl.", metavar="DIR"),
     ] = None,
 ) -> None:
-    """Check kernels against float64, then time them beside their peers.
+    """Check kernels, then time them beside their peers.
 
-    Every provider runs once a round, each round starts one further on, and before each call the L2
+    Results are held to float64 first: a wrong one is never timed. Every provider runs once a round, each round starts one further on, and before each call the L2
     is filled with something else. Times are medians; the spread is the 20th and 80th percentile;
     '*' marks a median that had not settled. Speed is given in parts of a copy of the same bytes (or
-    a large matmul) in the same rounds, and of the datasheet. A wrong result is never timed.
+    a large matmul) in the same rounds, and of the datasheet.
     """
     from rooftile.api.benchmark import benchmark, parse_names, parse_shapes
     from rooftile.cli.progress import stages
