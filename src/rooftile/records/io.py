@@ -26,6 +26,21 @@ from rooftile.records.plan import Plan
 from rooftile.records.roofline import Roofline
 
 Record = Plan | Estimate | Graph | Device | Roofline | Measurement
+from rooftile.records.occupancy import Occupancy, SimpleOccupancy
+from rooftile.records.resources import KernelResources, Sweep, Traffic
+from rooftile.records.roofline import Roofline
+
+Record = (
+    Estimate
+    | Graph
+    | Device
+    | Roofline
+    | Occupancy
+    | SimpleOccupancy
+    | KernelResources
+    | Sweep
+    | Traffic
+)
 R = TypeVar("R", bound=Record)
 
 # kind in the file -> record
@@ -36,6 +51,11 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.device": Device,
     "rooftile.roofline": Roofline,
     "rooftile.measurement": Measurement,
+    "rooftile.occupancy": Occupancy,
+    "rooftile.simple_occupancy": SimpleOccupancy,
+    "rooftile.kernel_resources": KernelResources,
+    "rooftile.sweep": Sweep,
+    "rooftile.traffic": Traffic,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text
