@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from rooftile.api.benchmark import benchmark
     from rooftile.api.gpus import gpu, gpus
     from rooftile.api.load import load
+    from rooftile.api.occupancy import (
+        compile_kernel,
+        kernel_traffic,
+        occupancy,
+        simple_occupancy,
+        sweep_kernel,
+    )
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
     from rooftile.api.write_report import write_report
@@ -26,6 +33,15 @@ __all__ = [
     "roofline",
     "schema",
     "write_report",
+    "compile_kernel",
+    "gpu",
+    "gpus",
+    "kernel_traffic",
+    "occupancy",
+    "roofline",
+    "schema",
+    "simple_occupancy",
+    "sweep_kernel",
 ]
 
 # public function -> the module that holds it: loaded when it is first asked for
@@ -38,6 +54,15 @@ _HOMES = {
     "roofline": "rooftile.api.roofline",
     "schema": "rooftile.api.schema",
     "write_report": "rooftile.api.write_report",
+    "compile_kernel": "rooftile.api.occupancy",
+    "gpu": "rooftile.api.gpus",
+    "gpus": "rooftile.api.gpus",
+    "kernel_traffic": "rooftile.api.occupancy",
+    "occupancy": "rooftile.api.occupancy",
+    "roofline": "rooftile.api.roofline",
+    "schema": "rooftile.api.schema",
+    "simple_occupancy": "rooftile.api.occupancy",
+    "sweep_kernel": "rooftile.api.occupancy",
 }
 
 

@@ -12,6 +12,7 @@ from rooftile.cli.audit import audit
 from rooftile.cli.bench import bench
 from rooftile.cli.gpus import gpus
 from rooftile.cli.report import report
+from rooftile.cli.occupancy import occupancy
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 
 for _function in (audit, report, roofline, bench, gpus, schema):
+for _function in (audit, roofline, occupancy, gpus, schema):
     app.command()(_function)
 
 

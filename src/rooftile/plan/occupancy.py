@@ -107,7 +107,7 @@ def occupancy(
         launches=now.blocks > 0,
         reason=""
         if now.blocks
-        else _why_not(unit, now, threads, per_thread, static_shared + dynamic_shared, opt_in),
+        else why_not(unit, now, threads, per_thread, static_shared + dynamic_shared, opt_in),
         cliffs=cliffs,
     )
 
@@ -231,10 +231,10 @@ def _shared_cliffs(
                 break
 
 
-def _why_not(
-    unit: Limits, now: Resident, threads: int, per_thread: int, shared: int, opt_in: bool
+def why_not(
+    unit: Limits, now: Resident, threads: int, per_thread: int, shared: int, opt_in: bool = True
 ) -> str:
-    """Why not one block fits: every resource that one block exceeds."""
+    """Why not one block fits: every resource that one block exceeds, in words."""
     reasons = []
     if now.by_registers == 0:
         fit = next(

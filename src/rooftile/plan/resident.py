@@ -138,8 +138,9 @@ def _amd(
     by_registers = by_scalars = UNLIMITED
     if vgprs or agprs:
         by_registers = _waves_by_vgprs(unit, vgprs, agprs) * unit.simds_per_unit // waves
-    if sgprs is not None and unit.sgprs_per_simd is not None:
-        by_scalars = waves_by_sgprs(unit, sgprs) * unit.simds_per_unit // waves
+    by_sgprs = unit.max_waves_per_simd if sgprs is None else waves_by_sgprs(unit, sgprs)
+    if by_sgprs < unit.max_waves_per_simd:
+        by_scalars = by_sgprs * unit.simds_per_unit // waves
     by_lds = UNLIMITED
     if lds:
         taken = -(-lds // unit.lds_granularity) * unit.lds_granularity
@@ -158,11 +159,7 @@ def _waves_by_vgprs(unit: AmdLimits, vgprs: int, agprs: int) -> int:
     total = total_vgprs(unit, vgprs, agprs)
     if total > unit.max_vgprs_per_wave_total:
         return 0
-    if total < unit.vgpr_granularity:
-        return unit.max_waves_per_simd
-    return min(
-        unit.max_waves_per_simd, unit.vgprs_per_lane // round_up(total, unit.vgpr_granularity)
-    )
+    return unit.vgprs_per_lane // round_up(max(1, total), unit.vgpr_granularity)
 
 
 def waves_by_sgprs(unit: AmdLimits, sgprs: int) -> int:
@@ -187,6 +184,6 @@ def waves_per_simd(
     if lds:
         groups = min(groups, max(1, unit.lds_per_unit // round_up(lds, unit.lds_granularity)))
     by_groups = min(unit.max_waves_per_simd, max(1, -(-groups * waves // unit.simds_per_unit)))
-    by_vgprs = max(1, _waves_by_vgprs(unit, vgprs, agprs))
+    by_vgprs = min(unit.max_waves_per_simd, max(1, _waves_by_vgprs(unit, vgprs, agprs)))
     by_sgprs = unit.max_waves_per_simd if sgprs is None else waves_by_sgprs(unit, sgprs)
     return min(by_groups, by_vgprs, by_sgprs)
