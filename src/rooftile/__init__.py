@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
     from rooftile.api.write_report import write_report
+    from rooftile.api.tile import tile, tile_plan
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,8 @@ __all__ = [
     "schema",
     "simple_occupancy",
     "sweep_kernel",
+    "tile",
+    "tile_plan",
 ]
 
 # public function -> the module that holds it: loaded when it is first asked for
@@ -63,6 +66,8 @@ _HOMES = {
     "schema": "rooftile.api.schema",
     "simple_occupancy": "rooftile.api.occupancy",
     "sweep_kernel": "rooftile.api.occupancy",
+    "tile": "rooftile.api.tile",
+    "tile_plan": "rooftile.api.tile",
 }
 
 

@@ -15,6 +15,7 @@ from rooftile.cli.report import report
 from rooftile.cli.occupancy import occupancy
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
+from rooftile.cli.tile import tile
 
 # Rich's help and tracebacks cost 0.1 s of import on every call; --help has 0.3 s in all.
 app = typer.Typer(
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 for _function in (audit, report, roofline, bench, gpus, schema):
 for _function in (audit, roofline, occupancy, gpus, schema):
+for _function in (audit, roofline, occupancy, tile, gpus, schema):
     app.command()(_function)
 
 

@@ -29,6 +29,7 @@ Record = Plan | Estimate | Graph | Device | Roofline | Measurement
 from rooftile.records.occupancy import Occupancy, SimpleOccupancy
 from rooftile.records.resources import KernelResources, Sweep, Traffic
 from rooftile.records.roofline import Roofline
+from rooftile.records.tile import RowTile, TilePlan
 
 Record = (
     Estimate
@@ -40,6 +41,8 @@ Record = (
     | KernelResources
     | Sweep
     | Traffic
+    | RowTile
+    | TilePlan
 )
 R = TypeVar("R", bound=Record)
 
@@ -56,6 +59,8 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.kernel_resources": KernelResources,
     "rooftile.sweep": Sweep,
     "rooftile.traffic": Traffic,
+    "rooftile.row_tile": RowTile,
+    "rooftile.tile_plan": TilePlan,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text
