@@ -68,19 +68,11 @@ def occupancy(
     Raises:
         InputError: A number is out of range, or the target is not known.
     """
+    from rooftile.plan.occupancy import kernel_occupancy
     from rooftile.plan.occupancy import occupancy as reckon
 
     if kernel is not None:
-        return reckon(
-            target,
-            threads=kernel.threads,
-            registers=kernel.registers,
-            static_shared=kernel.static_shared_bytes,
-            dynamic_shared=kernel.dynamic_shared_bytes,
-            barriers=max(1, kernel.barriers),
-            agprs=kernel.accumulation_registers,
-            sgprs=kernel.scalar_registers,
-        )
+        return kernel_occupancy(target, kernel)
     if threads is None:
         raise InputError("threads must be given: the threads of a block, 1 to 1024")
     return reckon(

@@ -35,11 +35,15 @@ class Build:
         """A hash of the source with all it calls, the compiler and everything above."""
         import triton
 
+        try:
+            source = self.kernel.cache_key
+        except RuntimeError as error:  # it refers to what no kernel may
+            raise InputError(f"{self.kernel.__name__} does not compile: {error}") from error
         globals_ = sorted(
             (name, repr(value)) for (name, _), (value, _) in self.kernel.used_global_vals.items()
         )
         parts = (
-            READER, self.kernel.cache_key, globals_, triton.__version__, self.target,
+            READER, source, globals_, triton.__version__, self.target,
             {name: str(argument) for name, argument in self.arguments.items()},
             sorted((name, repr(value)) for name, value in self.constants.items()),
             sorted((name, repr(value)) for name, value in self.options.items()),

@@ -27,7 +27,10 @@ _TOUCHES: dict[int, AccessKind] = {
     _COPY: "copy to shared",
 }
 # by the low 9 bits: the others say where the operands come from
-_ATOMICS = (0x1A3, 0x1A8, 0x18E)  # ATOMG of floats and others, RED
+_ATOMICS = (0x1A8, 0x1A9, 0x18E)  # ATOMG, its CAS, RED: the width follows from the type
+_EIGHT_BYTES = (2, 5, 6)  # types: 64 bits unsigned and signed, double
+_FLOAT_ATOMICS = (0x1A3, 0x1A6)  # ATOMG and RED from 9.0 on, of one float or several
+_FLOAT_WIDTHS = {0: 4, 1: 8, 2: 16, 3: 4, 4: 8, 5: 16, 9: 4, 10: 8, 11: 16, 15: 8}
 _BULK: dict[int, AccessKind] = {0x1B4: "copy to shared", 0x1B5: "store", 0x1B6: "atomic"}
 _TENSOR_CORE = {
     0x03C: "HMMA",
@@ -116,7 +119,10 @@ class _Reader:
         elif low in _BULK:
             self.touches.append(Touch(at, _BULK[low], 0))
         elif low in _ATOMICS:
-            self.touches.append(Touch(at, "atomic", 4))
+            width = 8 if word >> 73 & 7 in _EIGHT_BYTES else 4
+            self.touches.append(Touch(at, "atomic", width))
+        elif low in _FLOAT_ATOMICS:
+            self.touches.append(Touch(at, "atomic", _FLOAT_WIDTHS.get(word >> 73 & 15, 4)))
 
     def _offset(self, word: int) -> int:
         """How far a branch goes from the instruction behind it [B]."""

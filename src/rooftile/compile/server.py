@@ -94,7 +94,11 @@ def _serve(request: dict[str, Any], builds: list[Build | InputError], answers: T
         if isinstance(build, InputError):
             _answer(answers, {"index": index, "error": str(build)})
             continue
-        key = build.key()
+        try:
+            key = build.key()
+        except InputError as error:
+            _answer(answers, {"index": index, "error": str(error)})
+            continue
         found = cached(cache, key) if cache else None
         if found is None:
             waiting.append((index, build, key))

@@ -19,6 +19,7 @@ from rooftile.plan.resident import (
     waves_per_simd,
 )
 from rooftile.records.occupancy import Cliff, Limit, Occupancy
+from rooftile.records.resources import KernelResources
 from rooftile.spec.limits import AmdLimits, Limits, NvidiaLimits, limits
 
 _RESOURCES = ("warps", "blocks", "registers", "shared memory", "barriers", "scalar registers")
@@ -107,8 +108,22 @@ def occupancy(
         launches=now.blocks > 0,
         reason=""
         if now.blocks
-        else why_not(unit, now, threads, per_thread, static_shared + dynamic_shared, opt_in),
+        else _why_not(unit, now, threads, per_thread, static_shared + dynamic_shared, opt_in),
         cliffs=cliffs,
+    )
+
+
+def kernel_occupancy(target: str | Limits, kernel: KernelResources) -> Occupancy:
+    """The same of a compiled kernel."""
+    return occupancy(
+        target,
+        threads=kernel.threads,
+        registers=kernel.registers,
+        static_shared=kernel.static_shared_bytes,
+        dynamic_shared=kernel.dynamic_shared_bytes,
+        barriers=max(1, kernel.barriers),
+        agprs=kernel.accumulation_registers,
+        sgprs=kernel.scalar_registers,
     )
 
 
@@ -231,7 +246,7 @@ def _shared_cliffs(
                 break
 
 
-def why_not(
+def _why_not(
     unit: Limits, now: Resident, threads: int, per_thread: int, shared: int, opt_in: bool = True
 ) -> str:
     """Why not one block fits: every resource that one block exceeds, in words."""

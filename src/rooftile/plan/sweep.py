@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rooftile.errors import InputError
-from rooftile.plan.occupancy import limiting, why_not
+from rooftile.plan.occupancy import kernel_occupancy, limiting
 from rooftile.plan.resident import Resident, resident
 from rooftile.records.device import Device
 from rooftile.records.resources import Constant, KernelResources, Sweep, SweepRow
@@ -145,14 +145,9 @@ def _row(
         occupancy=share,
         limiting=limiting(now),
         in_flight_bytes=now.blocks * outcome.threads * outcome.load_burst_bytes,
-        error="" if now.blocks else f"cannot launch: {_why_not(unit, now, outcome)}",
+        error="" if now.blocks else f"cannot launch: {kernel_occupancy(unit, outcome).reason}",
         unfit=tuple(unfit),
     )
-
-
-def _why_not(unit: Limits, now: Resident, kernel: KernelResources) -> str:
-    shared = kernel.static_shared_bytes + kernel.dynamic_shared_bytes
-    return why_not(unit, now, kernel.threads, kernel.registers, shared)
 
 
 def _pick(rows: Sequence[SweepRow], floor: float, need: int) -> tuple[int | None, str]:

@@ -23,7 +23,7 @@ _QUERIES = (16, 32, 64, 128, 256)
 _KEYS = (32, 64, 128, 256)
 _STAGES = (1, 2, 3, 4)
 _WARPS = (4, 8)
-# float32 registers of a thread for the output tile and one tile of scores. On sm_90 kernels with 128
+# float32 registers of a thread for the output and one tile of scores. On sm_90 kernels with 128
 # compile without spills and with 192 do not; head dimension 256 needs, and stands, 160.
 MOST_ACCUMULATORS = 128
 MOST_ACCUMULATORS_WIDE = 160
