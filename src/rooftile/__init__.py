@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     )
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
-    from rooftile.api.write_report import write_report
     from rooftile.api.tile import tile, tile_plan
+    from rooftile.api.write_report import write_report
 
 __version__ = "0.1.0"
 
@@ -28,16 +28,11 @@ __all__ = [
     "__version__",
     "audit",
     "benchmark",
-    "gpu",
-    "gpus",
-    "load",
-    "roofline",
-    "schema",
-    "write_report",
     "compile_kernel",
     "gpu",
     "gpus",
     "kernel_traffic",
+    "load",
     "occupancy",
     "roofline",
     "schema",
@@ -45,22 +40,18 @@ __all__ = [
     "sweep_kernel",
     "tile",
     "tile_plan",
+    "write_report",
 ]
 
 # public function -> the module that holds it: loaded when it is first asked for
 _HOMES = {
     "audit": "rooftile.api.audit",
     "benchmark": "rooftile.api.benchmark",
-    "gpu": "rooftile.api.gpus",
-    "gpus": "rooftile.api.gpus",
-    "load": "rooftile.api.load",
-    "roofline": "rooftile.api.roofline",
-    "schema": "rooftile.api.schema",
-    "write_report": "rooftile.api.write_report",
     "compile_kernel": "rooftile.api.occupancy",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",
     "kernel_traffic": "rooftile.api.occupancy",
+    "load": "rooftile.api.load",
     "occupancy": "rooftile.api.occupancy",
     "roofline": "rooftile.api.roofline",
     "schema": "rooftile.api.schema",
@@ -68,6 +59,7 @@ _HOMES = {
     "sweep_kernel": "rooftile.api.occupancy",
     "tile": "rooftile.api.tile",
     "tile_plan": "rooftile.api.tile",
+    "write_report": "rooftile.api.write_report",
 }
 
 

@@ -27,9 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _function in (audit, report, roofline, bench, gpus, schema):
-for _function in (audit, roofline, occupancy, gpus, schema):
-for _function in (audit, roofline, occupancy, tile, gpus, schema):
+for _function in (audit, report, roofline, occupancy, tile, bench, gpus, schema):
     app.command()(_function)
 
 

@@ -22,20 +22,19 @@ from rooftile.records.device import Device
 from rooftile.records.estimate import Estimate
 from rooftile.records.graph import Attr, Graph, Scalar
 from rooftile.records.measurement import Measurement
-from rooftile.records.plan import Plan
-from rooftile.records.roofline import Roofline
-
-Record = Plan | Estimate | Graph | Device | Roofline | Measurement
 from rooftile.records.occupancy import Occupancy, SimpleOccupancy
+from rooftile.records.plan import Plan
 from rooftile.records.resources import KernelResources, Sweep, Traffic
 from rooftile.records.roofline import Roofline
 from rooftile.records.tile import RowTile, TilePlan
 
 Record = (
-    Estimate
+    Plan
+    | Estimate
     | Graph
     | Device
     | Roofline
+    | Measurement
     | Occupancy
     | SimpleOccupancy
     | KernelResources
