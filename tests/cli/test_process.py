@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from rooftile.records.io import read_record
+
 SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def toy(tmp_path) -> None:
+    """A target of one small layer in the test's folder."""
+    (tmp_path / "toy_layer.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Linear(8, 4), torch.zeros(3, 8)\n"
+    )
 
 
 def test_data_and_words_go_apart(process):
@@ -28,6 +40,44 @@ def test_an_error_is_one_line_on_stderr(process):
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("error: gpu ")
     assert result.err.count("\n") == 1
+
+
+def test_an_audit_from_end_to_end(process, toy, tmp_path):
+    """192 FLOP of a layer that maps 3 rows of 8 to 4, as table and as a file that reads back."""
+    result = process("audit", "toy_layer.py:make", "--json", "out.json", cwd=tmp_path)
+    assert (result.code, result.err) == (0, "wrote out.json\n")
+    assert "matmul FLOP  192\n" in result.out
+    assert read_record(tmp_path / "out.json").totals.matrix_flops == 192
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_a_terminal_sees_a_bar_and_the_data_stay_clean(toy, tmp_path):
+    """Progress goes to the terminal behind stderr; the CSV in the pipe knows nothing of it."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    shown = bytearray()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):  # the end of a pseudo-terminal
+            while part := os.read(ours, 65536):
+                shown.extend(part)
+
+    # read while it runs: a terminal that nobody reads holds up what writes to it
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    done = subprocess.run(
+        [sys.executable, "-m", "rooftile", "audit", "toy_layer.py:make", "--csv", "-"],
+        stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, check=False, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    watcher.join()
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"importing torch" in shown
+    assert done.stdout.startswith(b"index,op,")
+    assert b"\x1b" not in done.stdout
 
 
 def test_a_reader_that_leaves_is_no_error(start):

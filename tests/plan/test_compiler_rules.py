@@ -82,7 +82,12 @@ APART = {
     "two axes": (lambda a: (a.relu().sum(0), a.relu().sum(1)), x),
     "softmax, then columns": (lambda a: torch.softmax(a, -1).sum(0), x),
     "behind a column reduction": (lambda a: a - a.mean(0), x),
-    "linear, GELU": (lambda a, w, b: F.gelu(F.linear(a, w, b)), x, lambda: torch.randn(COLS, COLS), row),
+    "linear, GELU": (
+        lambda a, w, b: F.gelu(F.linear(a, w, b)),
+        x,
+        lambda: torch.randn(COLS, COLS),
+        row,
+    ),
     "prologue": (lambda a, w: torch.relu(a) @ w, x, lambda: torch.randn(COLS, COLS)),
     "sort": (lambda a: (a * 2).sort(1)[0].relu(), x),
 }  # fmt: skip

@@ -70,7 +70,7 @@ def test_truncated_json_is_refused(keep, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "rooftile.plan"}, "kind must be .*rooftile.plan"),
+        ({"kind": "rooftile.recipe"}, "kind must be .*got 'rooftile.recipe'"),
         ({"kind": 3}, "kind"),
         ({"schema_version": 99}, "schema_version of a rooftile.graph must be 1, got 99"),
         ({"schema_version": None}, "schema_version of a rooftile.graph must be 1, got None"),

@@ -41,16 +41,15 @@ def audit(
     needed.
 
     Args:
-        model: A ``torch.nn.Module``, or a target in words: ``"file.py:callable"`` or
-            ``"package.module:callable"`` (which returns the model and its example inputs), a
-            ``.pt2`` exported program, a transformers ``config.json``.
+        model: A ``torch.nn.Module``, or a target: ``"file.py:callable"`` or
+            ``"package.module:callable"`` (which returns model and example inputs), a ``.pt2``
+            exported program, a transformers ``config.json``.
         inputs: Example inputs of a module: a tensor, a tuple (positional) or a mapping (keywords).
-        gpu: A known GPU's name, a JSON file of one's own, or a record. None: ``"h100-sxm"``, unless
+        gpu: A GPU's name, a JSON file of one's own, or a record. None: ``"h100-sxm"``, unless
             ``peak_tflops`` and ``bandwidth_gbs`` are both given.
         mode: ``"infer"``: a forward. ``"train"``: forward, loss, backward and the update.
-        dtype: Parameters and floating-point inputs are taken as of this dtype; None keeps theirs.
-        batch: Batch size, at least 1, of a ``config.json`` or for a callable with such a parameter;
-            None: what the target defaults to.
+        dtype: Floating-point parameters and inputs are taken as of this dtype; None keeps theirs.
+        batch: Batch size of a ``config.json``, or for a callable that has this parameter.
         seq: Tokens in a sequence, likewise.
         optimizer: Whose update ends a training step: ``"none"``, ``"sgd"`` or ``"adamw"``.
         loss: Callable of a module's output, where the module returns no loss itself.
@@ -64,32 +63,40 @@ def audit(
 
     Raises:
         InputError: An argument is out of range, the GPU is unknown or has no peak for ``dtype``.
-        TargetError: The model cannot be found, imported, built or run; carries the user's own
-            traceback.
+        TargetError: The model cannot be found, imported, built or run; has the user's traceback.
         MissingDependencyError: torch is not installed, or transformers for a ``config.json``.
     """
     from rooftile.api.device import choose_device
 
     _check(model, inputs, loss, mode=mode, optimizer=optimizer, batch=batch, seq=seq)
-    device = choose_device(
-        gpu,
-        peak_tflops=peak_tflops,
-        bandwidth_gbs=bandwidth_gbs,
-        dtype=dtype,
-        default=DEFAULT_GPU,
-    )
+    figures = {"peak_tflops": peak_tflops, "bandwidth_gbs": bandwidth_gbs}
+    device = choose_device(gpu, **figures, dtype=dtype, default=DEFAULT_GPU)
     dtype = None if dtype is None else _torch_name(dtype)
     tell = progress or _say_nothing
-    tell("importing torch")
-    require_torch()
-    if isinstance(model, str):
-        graph = _capture_target(model, mode, dtype, batch, seq, optimizer, tell)
-    else:
-        graph = _capture_module(model, inputs, mode, dtype, optimizer, loss, tell)
+    graph = _capture(model, inputs, loss, mode, dtype, batch, seq, optimizer, tell)
     tell("pricing the ops")
     from rooftile.cost.graph import estimate
 
     return estimate(graph, device)
+
+
+def _capture(
+    model: Any,
+    inputs: Any,
+    loss: Callable[[Any], Any] | None,
+    mode: Mode,
+    dtype: str | None,
+    batch: int | None,
+    seq: int | None,
+    optimizer: Optimizer,
+    tell: Callable[[str], None],
+) -> Graph:
+    """The graph of one step."""
+    tell("importing torch")
+    require_torch()
+    if isinstance(model, str):
+        return _capture_target(model, mode, dtype, batch, seq, optimizer, tell)
+    return _capture_module(model, inputs, mode, dtype, optimizer, loss, tell)
 
 
 def _capture_target(

@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from rooftile.records.claim import ClaimReport, ClaimTable
     from rooftile.records.device import Device
 
-FIELDS = (
-    "label op shape gpu dtype time bandwidth memory causal unfused sparse".split()
-)  # of a table's row
+FIELDS = [
+    "label",
+    "op",
+    "shape",
+    "gpu",
+    "dtype",
+    "time",
+    "bandwidth",
+    "memory",
+    "causal",
+    "unfused",
+    "sparse",
+]  # of a table's row
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 
 

@@ -106,7 +106,9 @@ _OTHERS = {
     "rnn": "mkldnn_rnn_layer _cudnn_rnn miopen_rnn",
     "rnn_backward": "mkldnn_rnn_layer_backward _cudnn_rnn_backward miopen_rnn_backward",
     # by index
-    "embedding_backward": "embedding_dense_backward _embedding_bag_dense_backward",
+    "embedding_backward": """
+        _embedding_bag_backward _embedding_bag_dense_backward embedding_dense_backward
+    """,
     "embedding_bag": "_embedding_bag _embedding_bag_forward_only",
     "index": "_unsafe_index",
     "index_put": "_index_put_impl _unsafe_index_put",

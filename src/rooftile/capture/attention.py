@@ -11,7 +11,6 @@ from torch import Tensor
 from rooftile.capture.define import OPS, autograd, define
 
 
-
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Output in the layout that the fused kernels write, [B, S, H, D] in memory: what follows
 
@@ -73,8 +72,10 @@ autograd("attention", _attention_backward, _attention_setup)
 
 def _fused_attention_allowed() -> bool:
     """Whether the user's `sdpa_kernel` context leaves any fused backend."""
-    cuda = torch.backends.cuda
-    return cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    cuda: Any = torch.backends.cuda
+    return any(
+        (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled())
+    )
 
 
 def scaled_dot_product_attention(
@@ -92,9 +93,10 @@ def scaled_dot_product_attention(
     _check_attention(query, key, value, attn_mask, is_causal, enable_gqa)
     if not _fused_attention_allowed():
         math_op = torch.ops.aten._scaled_dot_product_attention_math
-        out: Tensor = math_op(
-            query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-        )[0]
+        options = {"scale": scale, "enable_gqa": enable_gqa}
+        out: Tensor = math_op(query, key, value, attn_mask, dropout_p, is_causal, None, **options)[
+            0
+        ]
         return out
     added = query.dim() == 3
     if added:
@@ -122,4 +124,6 @@ def _check_attention(
         if kv_heads != 1 and (not gqa or heads % kv_heads):
             raise RuntimeError(f"scaled_dot_product_attention: heads do not match: {shapes}")
     if mask is not None and is_causal:
-        raise RuntimeError("scaled_dot_product_attention: attn_mask and is_causal exclude each other")
+        raise RuntimeError(
+            "scaled_dot_product_attention: attn_mask and is_causal exclude each other"
+        )

@@ -77,6 +77,7 @@ def capture_config(
     sizes = _sizes(model, config, batch, seq)
     with fake:
         inputs = _inputs(model, config, sizes, torch_dtype(wanted), train=mode == "train")
+    notes = [_UNCACHED] if cached else []
     with _one_sequence_a_row(), _quiet(transformers):
         return capture_module(
             model,
@@ -84,7 +85,11 @@ def capture_config(
             mode=mode,
             optimizer=optimizer,
             target_name=path,
-            assumptions=(*sizes.assumptions, f"weights in {wanted}", *([_UNCACHED] if cached else [])),
+            assumptions=(
+                *sizes.assumptions,
+                f"weights in {wanted}",
+                *notes,
+            ),
             progress=progress,
         )
 
@@ -176,9 +181,9 @@ def _inputs(
     inputs: dict[str, Any]
     if model.main_input_name == "pixel_values":
         side = config.image_size
-        height, width = side if isinstance(side, (tuple, list)) else (side, side)
-        shape = (sizes.batch, config.num_channels, height, width)
-        inputs = {"pixel_values": torch.empty(shape, dtype=dtype)}
+        sides = tuple(side) if isinstance(side, (tuple, list)) else (side, side)
+        images = (sizes.batch, config.num_channels, *sides)
+        inputs = {"pixel_values": torch.empty(images, dtype=dtype)}
     elif model.main_input_name == "input_features":
         # two mel frames a position: the encoder's second convolution has stride 2
         frames = 2 * config.max_source_positions

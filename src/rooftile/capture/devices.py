@@ -24,9 +24,12 @@ def gpu_as_cpu() -> Iterator[None]:
     would do as well, but under one torch leaves the fast paths of its encoder layers.
     """
     constructors = {f.__name__ for f in _device_constructors()}
+    named: list[tuple[Any, str]]
     named = [(torch, name) for name in sorted(constructors) if callable(getattr(torch, name, None))]
     named += [(torch.Tensor, name) for name in (*_MOVES, *_METHODS)]
-    originals = [(owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in named]
+    originals = [
+        (owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in named
+    ]
     try:
         for owner, name, _, original in originals:
             setattr(owner, name, _stay if name in _MOVES else _on_cpu(original))

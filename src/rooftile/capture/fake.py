@@ -22,7 +22,8 @@ class Faker:
 
     def tensor(self, real: Tensor) -> Tensor:
         """The fake twin, on the CPU, floating-point ones in the wanted dtype."""
-        if isinstance(real, FakeTensor) and (self._dtype in (None, real.dtype) or not real.is_floating_point()):
+        kept = self._dtype in (None, real.dtype) or not real.is_floating_point()
+        if isinstance(real, FakeTensor) and kept:
             return real
         fake = self._made.get(id(real))
         if fake is None:
@@ -37,7 +38,9 @@ class Faker:
         if isinstance(value, Mapping):
             return {k: self.tree(v) for k, v in value.items()}
         if isinstance(value, (tuple, list)):
-            return type(value)(self.tree(v) for v in value) if not hasattr(value, "_fields") else type(value)(*(self.tree(v) for v in value))
+            members = [self.tree(v) for v in value]
+            named = hasattr(value, "_fields")  # a named tuple takes its members one by one
+            return type(value)(*members) if named else type(value)(members)
         return value
 
     def _make(self, real: Tensor) -> Tensor:

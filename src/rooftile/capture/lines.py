@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
@@ -26,15 +27,11 @@ _STEP = str(Path(__file__).with_name("step.py"))
 
 
 class LineFinder:
-    """Finds the user's frame of the op that is being dispatched, remembering each file's kind.
+    """Finds the user's frame of an op, remembering each file's kind and short name."""
 
-    Args:
-        root: Files below it are named relative to it.
-    """
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._kinds: dict[str, tuple[int, str]] = {}
+    def __init__(self) -> None:
+        self._root = os.getcwd()
+        self._known: dict[str, tuple[int, str]] = {}
 
     def find(self, depth: int = 2) -> str:
         """The nearest line of the user's own code above the caller, as ``path:line``.
@@ -50,14 +47,9 @@ class LineFinder:
         """
         frame: FrameType | None = sys._getframe(depth)
         second_best = ""
-        kinds = self._kinds
         while frame is not None:
             code = frame.f_code
-            known = kinds.get(code.co_filename)
-            if known is None:
-                known = _kind(code.co_filename), shorten(code.co_filename, self._root)
-                kinds[code.co_filename] = known
-            kind, name = known
+            kind, name = self._known.get(code.co_filename) or self._look(code.co_filename)
             if kind == _USER:
                 return f"{name}:{frame.f_lineno}"
             if kind == _LIBRARY:
@@ -66,6 +58,21 @@ class LineFinder:
                 break
             frame = frame.f_back
         return second_best
+
+    def nearest(self, frames: Iterable[tuple[str, int]]) -> str:
+        """The same for frames as files and line numbers, the innermost first."""
+        second_best = ""
+        for filename, number in frames:
+            kind, name = self._known.get(filename) or self._look(filename)
+            if kind == _USER:
+                return f"{name}:{number}"
+            if kind == _LIBRARY:
+                second_best = second_best or f"{name}:{number}"
+        return second_best
+
+    def _look(self, filename: str) -> tuple[int, str]:
+        known = self._known[filename] = _kind(filename), shorten(filename, self._root)
+        return known
 
 
 def _kind(filename: str) -> int:

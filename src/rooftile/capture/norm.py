@@ -10,7 +10,6 @@ from torch import Tensor
 from rooftile.capture.define import OPS, autograd, define
 
 
-
 def _rms_norm_fake(
     input: Tensor, weight: Tensor | None, normalized_shape: list[int], eps: float
 ) -> tuple[Tensor, Tensor]:
@@ -60,7 +59,10 @@ autograd("rms_norm", _rms_norm_backward, _rms_norm_setup)
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
 ) -> Tensor:
     """Stands in for `aten::rms_norm`, which is one kernel on a GPU."""
     if list(input.shape[-len(normalized_shape) :]) != list(normalized_shape):

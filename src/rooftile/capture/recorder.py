@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-import os
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rooftile.capture.aten import ATEN
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
-from rooftile.records.graph import Attr, Op, Operand, Phase
+from rooftile.capture.place import place
+from rooftile.capture.signature import ACCUMULATING, FILLS, Argument, Signature, signature_of
+from rooftile.records.graph import Attr, Op, Operand, Phase, Scalar
 from rooftile.records.tensor import Tensor
 
-# Ops of these namespaces ask for metadata: nothing runs on a GPU.
-_METADATA_NAMESPACES = {"prim", "profiler"}
-_METADATA_OPS = {
-    "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "detach", "alias",
-}  # fmt: skip
+_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+_DEVICE = torch.ops.prim.device.default
 # Autograd's node that adds a gradient to its leaf; it has no number of its own.
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
-# In-place ops that fill their first argument without reading it.
-_FILLS = {
-    "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
-    "geometric_", "cauchy_", "log_normal_", "index_copy_", "scatter_", "index_fill_", "_index_put_impl_",
-    "index_put_", "set_", "resize_", "_foreach_copy_", "_foreach_zero_",
-}  # fmt: skip
-_ACCUMULATING = {"index_put_", "_index_put_impl_"}
-# float32 work that runs in TF32 where torch's switch allows it
-_MATMULS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "linear", "matmul"}
-_CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution", "cudnn_convolution"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    name: str
-    writes: bool
-    is_out: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    aten: str
-    base: str
-    overload: str
-    name: str
-    positional: tuple[_Argument, ...]
-    by_name: dict[str, _Argument]
-    skip: bool
-    composite: bool
-    tf32: str
 
 
 class Recorder(TorchDispatchMode):
@@ -66,25 +33,32 @@ class Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing compiles while a capture runs: spare torch the guard around each dispatch."""
+        return False
+
     def __init__(self, modules: ModuleStack) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[Op] = []
         self.phase: Phase = "forward"
         self._modules = modules
-        self._lines = LineFinder(os.getcwd())
-        self._signatures: dict[Any, _Signature] = {}
+        self._lines = LineFinder()
+        self._signatures: dict[Any, Signature] = {}
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
         self._forward_of: dict[int, tuple[str, str]] = {}
-        self._drawn = torch.autograd._get_sequence_nr()
+        self._drawn = _sequence_number()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func is _DEVICE:  # two of three dispatches under fake tensors
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
         signature = self._signatures.get(func)
         if signature is None:
-            signature = self._signatures[func] = _signature(func)
+            signature = self._signatures[func] = signature_of(func)
         if signature.composite:
             # only inference mode lets a composite op come this far: take it apart as autograd does
             with self:
@@ -108,21 +82,20 @@ class Recorder(TorchDispatchMode):
         return number
 
     def _record(
-        self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
         inputs: list[Operand] = []
         attrs: dict[str, Attr] = {}
         for argument, value in zip(signature.positional, args, strict=False):
             self._argument(signature, argument, value, inputs, attrs)
         for name, value in kwargs.items():
-            argument = signature.by_name.get(name) or _Argument(name, False, False)
+            argument = signature.by_name.get(name) or Argument(name, False, False)
             self._argument(signature, argument, value, inputs, attrs)
-        outputs = tuple(self._tensor(t) for t in _tensors(result) if not _is_argument(t, args, kwargs))
-        if signature.tf32 == "matmul" and torch.get_float32_matmul_precision() != "highest":
+        results = (t for t in _tensors(result) if not _is_argument(t, args, kwargs))
+        outputs = tuple(self._tensor(t) for t in results)
+        if signature.tf32 and _tf32_allowed(signature.tf32):
             attrs["tf32"] = True
-        elif signature.tf32 == "convolution" and torch.backends.cudnn.allow_tf32:
-            attrs["tf32"] = True
-        if attrs.get("accumulate") and signature.base in _ACCUMULATING:
+        if attrs.get("accumulate") and signature.base in ACCUMULATING:
             first = inputs[0]
             inputs[0] = Operand(first.role, first.tensor, reads=True, writes=True)
         module, line = self._place()
@@ -142,8 +115,8 @@ class Recorder(TorchDispatchMode):
 
     def _argument(
         self,
-        signature: _Signature,
-        argument: _Argument,
+        signature: Signature,
+        argument: Argument,
         value: Any,
         inputs: list[Operand],
         attrs: dict[str, Attr],
@@ -162,17 +135,16 @@ class Recorder(TorchDispatchMode):
                 attrs[argument.name] = attr
 
     def _operand(
-        self, signature: _Signature, argument: _Argument, role: str, value: torch.Tensor
+        self, signature: Signature, argument: Argument, role: str, value: torch.Tensor
     ) -> Operand:
-        fills = argument.is_out or (argument.writes and signature.base in _FILLS)
+        fills = argument.is_out or (argument.writes and signature.base in FILLS)
         return Operand(role, self._tensor(value), reads=not fills, writes=argument.writes)
 
     def _tensor(self, t: torch.Tensor) -> Tensor:
-        if t.layout is not torch.strided:
-            return Tensor(tuple(t.shape), _dtype(t.dtype), (0,) * t.dim(), self.storage_of(t._values()))
-        return Tensor(
-            tuple(t.shape), _dtype(t.dtype), t.stride(), self.storage_of(t), t.storage_offset()
-        )
+        shape, dtype = tuple(t.shape), _dtype(t.dtype)
+        if t.layout is not torch.strided:  # what a sparse tensor moves is its values
+            return Tensor(shape, dtype, (0,) * t.dim(), self.storage_of(t._values()))
+        return Tensor(shape, dtype, t.stride(), self.storage_of(t), int(t.storage_offset()))
 
     def _place(self) -> tuple[str, str]:
         """Module and line of the op that is being dispatched.
@@ -181,17 +153,17 @@ class Recorder(TorchDispatchMode):
         dispatched with its node's number drawn. It claims all numbers drawn since the op before: an
         in-place op draws several. Ops without a gradient find none left to claim.
         """
-        line = self._lines.find(depth=4)
-        module = self._modules.path
+        stated = place.get()
+        module, line = stated or (self._modules.path, self._lines.find(depth=4))
         node = torch._C._current_autograd_node()
         if node is None:
-            drawn = torch.autograd._get_sequence_nr()
+            drawn = _sequence_number()
             for number in range(self._drawn, drawn):
                 self._forward_of[number] = (module, line)
             self._drawn = max(self._drawn, drawn)
             return module, line
         if node.name() == _ACCUMULATE:
-            forward_module, forward_line = self._first_reader(node.variable)
+            forward_module, forward_line = self._first_reader(node.variable)  # type: ignore[attr-defined]
         else:
             forward_module, forward_line = self._forward_of.get(node._sequence_nr(), ("", ""))
         return module or forward_module, line or forward_line
@@ -205,37 +177,11 @@ class Recorder(TorchDispatchMode):
         return "", ""
 
 
-def _signature(func: Any) -> _Signature:
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order op: no schema, its arguments are named by position
-        name = str(func)
-        arguments = tuple(_Argument(f"arg{i}", False, False) for i in range(32))
-        return _Signature(name, name, "", ATEN.get(name, name), arguments, {}, False, False, "")
-    namespace, _, base = schema.name.partition("::")
-    ours = namespace in ("aten", "rooftile_capture")
-    name = ATEN.get(base, base) if ours else f"{namespace}::{base}"
-    # the schema marks the gradients as written for the sake of a gradient scaler that none uses
-    unchanged = ("grads",) if base.startswith("_fused_") else ()
-    arguments = tuple(
-        _Argument(
-            name=a.name,
-            writes=a.alias_info is not None and a.alias_info.is_write and a.name not in unchanged,
-            is_out=a.is_out,
-        )
-        for a in schema.arguments
-    )
-    tf32 = "matmul" if base in _MATMULS else "convolution" if base in _CONVOLUTIONS else ""
-    return _Signature(
-        aten=str(func),
-        base=base,
-        overload=f"{base}.{schema.overload_name}",
-        name=name,
-        positional=arguments,
-        by_name={a.name: a for a in arguments},
-        skip=namespace in _METADATA_NAMESPACES or base in _METADATA_OPS,
-        composite=namespace == "aten" and func._can_decompose(),
-        tf32=tf32,
-    )
+def _tf32_allowed(kind: str) -> bool:
+    """Whether torch's switch lets float32 work of that kind run in TF32."""
+    if kind == "matmul":
+        return torch.get_float32_matmul_precision() != "highest"
+    return torch.backends.cudnn.allow_tf32
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -264,22 +210,16 @@ def _dtype(dtype: torch.dtype) -> str:
     return name
 
 
-_PLAIN: tuple[type, ...] = (bool, int, float, str)
-
-
 def _attr(value: Any) -> Attr:
     """A non-tensor argument as JSON can hold it; None for what says nothing about the work."""
-    if isinstance(value, _PLAIN):
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, (list, tuple)):
+        return tuple(v for v in map(_scalar, value) if v is not None)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, (bool, int, float, str)):
+        return value
     if isinstance(value, torch.dtype):
         return _dtype(value)
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    if isinstance(value, (list, tuple)):
-        kept = (*_PLAIN, torch.SymInt)
-        return tuple(
-            int(v) if isinstance(v, torch.SymInt) else v for v in value if isinstance(v, kept)
-        )
-    return None
-
-
+    return int(value) if isinstance(value, torch.SymInt) else None

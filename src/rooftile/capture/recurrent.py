@@ -65,9 +65,7 @@ def _backward(ctx: Any, grad_out: Tensor | None, *grads: Tensor) -> tuple[Any, .
     if grad_out is None:  # only the last state is used
         grad_out = torch.zeros_like(out)
     hx, params = rest[: ctx.states], rest[ctx.states :]
-    dinput, dhx, dparams = OPS.rnn_backward(
-        grad_out, input, hx, params, out, reserve, *ctx.options
-    )
+    dinput, dhx, dparams = OPS.rnn_backward(grad_out, input, hx, params, out, reserve, *ctx.options)
     return dinput, dhx, dparams, None, None, None, None, None, None
 
 

@@ -126,7 +126,7 @@ def _dense(t: Tensor) -> Tensor:
 
 
 def no_inner_kernel(*args: Any, **options: Any) -> None:
-    """Stands in for the kernel that joins a whole mixer: a scan is one op here, its matmuls theirs."""
+    """Stands in for the kernel that joins a whole mixer: its scan and its matmuls stay apart."""
 
 
 def causal_conv1d(

@@ -41,7 +41,7 @@ def run_training(
         if not value.requires_grad:
             raise TargetError("the loss depends on no parameter that requires a gradient")
         recorder.phase = "backward"
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
     parameters = [p for p in model.parameters() if p.requires_grad]
     wanted = [value, *(p.grad for p in parameters if p.grad is not None)]
     if optimizer != "none":

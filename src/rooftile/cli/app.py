@@ -9,12 +9,16 @@ import typer
 import typer.main
 
 from rooftile.cli.audit import audit
+from rooftile.cli.bench import bench
 from rooftile.cli.claim import claim
 from rooftile.cli.fusion import fusion
 from rooftile.cli.gate import diff, gate
 from rooftile.cli.gpus import gpus
+from rooftile.cli.occupancy import occupancy
+from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
+from rooftile.cli.tile import tile
 
 # Rich's help and tracebacks cost 0.1 s of import on every call; --help has 0.3 s in all.
 app = typer.Typer(
@@ -26,7 +30,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _function in (audit, roofline, fusion, claim, diff, gate, gpus, schema):
+_COMMANDS = (
+    audit,
+    report,
+    diff,
+    gate,
+    roofline,
+    fusion,
+    claim,
+    occupancy,
+    tile,
+    bench,
+    gpus,
+    schema,
+)
+for _function in _COMMANDS:
     app.command()(_function)
 
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
+from rooftile.cli import options
 
 
-def gpus(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="One GPU: its id, its driver's name, or a JSON file.", metavar="NAME"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one GPU a line.")] = False,
-) -> None:
+def gpus(name: options.GpuName = None, as_json: options.AsJson = False) -> None:
     """List the known GPUs, or show one.
 
     One GPU is shown with the source of every figure and its memory hierarchy.
+    With --json, one GPU a line.
     """
     from rooftile.api.gpus import gpu as known
     from rooftile.api.gpus import gpus as all_known

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
-
-from rooftile.cli.options import BandwidthGbs, DType, Gpu, PeakTflops
+from rooftile.cli import options
 
 
 def roofline(
-    flops: Annotated[str, typer.Option(help="The work: 12288, 1.5e9, '137 GFLOP'.", metavar="N")],
-    bytes_: Annotated[
-        str, typer.Option("--bytes", help="What moves: 32768, 3.2G, '192 MiB'.", metavar="N")
-    ],
-    gpu: Gpu = None,
-    dtype: DType = None,
-    peak_tflops: PeakTflops = None,
-    bandwidth_gbs: BandwidthGbs = None,
-    vector: Annotated[
-        bool, typer.Option("--vector", help="Pointwise work or a reduction, no matrix product.")
-    ] = False,
-    time_us: Annotated[
-        float | None, typer.Option(help="A measured time in us to set against it.", metavar="N")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    flops: options.Flops,
+    bytes_: options.Bytes,
+    gpu: options.Gpu = None,
+    dtype: options.DType = None,
+    peak_tflops: options.PeakTflops = None,
+    bandwidth_gbs: options.BandwidthGbs = None,
+    vector: options.Vector = False,
+    time_us: options.TimeUs = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Place FLOP and bytes under a GPU's roofline.
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
+from rooftile.cli import options
 
-def schema(
-    record: Annotated[
-        str, typer.Argument(help="estimate, graph, device or roofline.", metavar="RECORD")
-    ] = "estimate",
-) -> None:
+
+def schema(record: options.Record = "estimate") -> None:
     """Print the JSON Schema of a written file."""
     from rooftile.api.schema import schema as schema_of
 

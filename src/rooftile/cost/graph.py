@@ -64,21 +64,7 @@ def estimate(graph: Graph, device: Device) -> Estimate:
         rows.append(priced)
     totals = _totals(rows)
     ops = tuple(
-        OpEstimate(
-            index=op.index,
-            name=op.name,
-            aten=op.aten,
-            phase=op.phase,
-            module=op.module,
-            line=op.line,
-            shapes=row.shapes,
-            cost=row.cost,
-            bound=row.bound,
-            times=row.times,
-            least_s=row.least_s,
-            share=row.least_s / totals.least_s if totals.least_s else 0.0,
-        )
-        for op, row in zip(graph.ops, rows, strict=True)
+        _row(op, priced, totals.least_s) for op, priced in zip(graph.ops, rows, strict=True)
     )
     return Estimate(graph, device, ops, totals)
 
@@ -92,6 +78,23 @@ class _Priced:
     bound: Bound
     least_s: float
     shapes: str
+
+
+def _row(op: Op, priced: _Priced, step_s: float) -> OpEstimate:
+    return OpEstimate(
+        index=op.index,
+        name=op.name,
+        aten=op.aten,
+        phase=op.phase,
+        module=op.module,
+        line=op.line,
+        shapes=priced.shapes,
+        cost=priced.cost,
+        bound=priced.bound,
+        times=priced.times,
+        least_s=priced.least_s,
+        share=priced.least_s / step_s if step_s else 0.0,
+    )
 
 
 def _priced(op: Op, device: Device) -> _Priced:

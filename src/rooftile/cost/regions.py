@@ -27,6 +27,9 @@ from rooftile.spec.dtypes import itemsize
 RUN_LIMIT = 16_384
 
 
+_itemsize = lru_cache(maxsize=None)(itemsize)
+
+
 class _Region(NamedTuple):
     """Bytes ``start + i * step + j * step' + ... + [0, run)`` within a storage.
 
@@ -84,13 +87,13 @@ def _size_alone(shape: tuple[int, ...], stride: tuple[int, ...], dtype: str) -> 
 
 def _place(tensor: Tensor) -> _Region:
     form = _form(tensor.shape, tensor.stride, tensor.dtype)
-    return form._replace(start=form.start + tensor.offset * itemsize(tensor.dtype))
+    return form._replace(start=form.start + tensor.offset * _itemsize(tensor.dtype))
 
 
 @lru_cache(maxsize=65_536)
 def _form(shape: tuple[int, ...], stride: tuple[int, ...], dtype: str) -> _Region:
     """The region's form, as if its first element stood at byte 0."""
-    run = itemsize(dtype)
+    run = _itemsize(dtype)
     if 0 in shape:
         return _Region(0, 0, ())
     start = 0
@@ -113,12 +116,13 @@ def _form(shape: tuple[int, ...], stride: tuple[int, ...], dtype: str) -> _Regio
 
 
 def _size(region: _Region) -> int:
-    span = region.run
+    span = size = region.run
     for step, count in region.dims:
         if step < span:
             return _overlapping((region,))
         span += step * (count - 1)
-    return region.run * region.runs
+        size *= count
+    return size
 
 
 def _union(regions: list[_Region]) -> int:

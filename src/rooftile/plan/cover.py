@@ -15,17 +15,26 @@ _FOURIER = {"NVIDIA": "cuFFT", "AMD": "hipFFT", "Intel": "oneMKL"}
 
 # Ops that torch itself runs as one kernel over each byte once.
 _ONE_CALL = frozenset((*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encoder.OPS)) | frozenset(
-    "cross_entropy embedding embedding_backward sort topk nll_loss cumsum index_select".split()
+    [
+        "cross_entropy",
+        "embedding",
+        "embedding_backward",
+        "sort",
+        "topk",
+        "nll_loss",
+        "cumsum",
+        "index_select",
+    ]
 )
 # Rules of what torch.compile keeps out of memory, checked against Inductor's groups in tests.
 POINTWISE_RULE = "torch.compile: pointwise chain"
 ROW_RULE = "torch.compile: pointwise around a row reduction"
 # Norms that Inductor takes apart into kernels which read their input twice.
 _TAKEN_APART = frozenset(
-    "batch_norm_with_update group_norm layer_norm_backward rms_norm_backward".split()
+    ["batch_norm_with_update", "group_norm", "layer_norm_backward", "rms_norm_backward"]
 )
 _SCORE_CHANGES = frozenset(
-    "add div dropout masked_fill mul where copy softmax safe_softmax".split()
+    ["add", "div", "dropout", "masked_fill", "mul", "where", "copy", "softmax", "safe_softmax"]
 )
 
 
@@ -97,8 +106,8 @@ def sdpa_call(group: Group, fused: Fused) -> str:
 def library_epilogue(group: Group, fused: Fused) -> str:
     """The library call that runs a product's epilogue; "" where there is none.
 
-    A vendor's epilogues are a bias along the columns, ReLU, and GELU in its tanh form. They give the
-    last result alone: where what is before it is wanted too (for a backward), no call does.
+    A vendor's epilogues are a bias along the columns, ReLU, and GELU in its tanh form. They give
+    the last result alone: where what is before it is wanted too (for a backward), no call does.
     """
     members = set(group.ops)
     ops = [fused.op(i) for i in sorted(group.ops)]

@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from dataclasses import dataclass
 
 from rooftile.errors import InputError
 from rooftile.plan import kinds

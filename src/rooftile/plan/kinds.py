@@ -44,7 +44,24 @@ POINTWISE = frozenset(
     | set(f"{_MOVES} {_GATHERS}".split())
 )
 _REDUCTIONS = frozenset(
-    "all amax amin any argmax argmin logsumexp max mean min nansum norm prod std sum var".split()
+    [
+        "all",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "logsumexp",
+        "max",
+        "mean",
+        "min",
+        "nansum",
+        "norm",
+        "prod",
+        "std",
+        "sum",
+        "var",
+    ]
 )
 _LOSSES = frozenset(
     name for name in loss.OPS if not name.endswith("_backward") and name != "cross_entropy"

@@ -180,9 +180,9 @@ def _repeats(tensor: Tensor, made: Shape, v: Op, used: Shape) -> Objection | Non
 
 def _part(made: Shape, v: Op, used: Shape) -> Objection | None:
     """Fewer elements than the result has: only a loss that picks one a row can do with that."""
-    if v.name == "nll_loss" and made.whole and made.axes[0][0] == 1:
-        if made.numel == used.numel * made.reduced:
-            return None
+    one_a_row = v.name == "nll_loss" and made.whole and made.axes[0][0] == 1
+    if one_a_row and made.numel == used.numel * made.reduced:
+        return None
     return Objection(SPACE, f"{v.name} makes {used.numel:,} elements out of {made.results:,}")
 
 

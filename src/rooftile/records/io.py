@@ -26,8 +26,12 @@ from rooftile.records.difference import Difference
 from rooftile.records.estimate import Estimate
 from rooftile.records.gate import GateResult
 from rooftile.records.graph import Attr, Graph, Scalar
+from rooftile.records.measurement import Measurement
+from rooftile.records.occupancy import Occupancy, SimpleOccupancy
 from rooftile.records.plan import Plan
+from rooftile.records.resources import KernelResources, Sweep, Traffic
 from rooftile.records.roofline import Roofline
+from rooftile.records.tile import RowTile, TilePlan
 from rooftile.records.whatif import WhatIf
 
 Record = (
@@ -36,12 +40,20 @@ Record = (
     | Graph
     | Device
     | Roofline
+    | Agreement
     | Chain
     | ClaimTable
-    | GateResult
     | Difference
+    | GateResult
+    | KernelResources
+    | Measurement
+    | Occupancy
+    | RowTile
+    | SimpleOccupancy
+    | Sweep
+    | TilePlan
+    | Traffic
     | WhatIf
-    | Agreement
 )
 R = TypeVar("R", bound=Record)
 
@@ -52,12 +64,20 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.graph": Graph,
     "rooftile.device": Device,
     "rooftile.roofline": Roofline,
+    "rooftile.agreement": Agreement,
     "rooftile.chain": Chain,
     "rooftile.claims": ClaimTable,
     "rooftile.difference": Difference,
     "rooftile.gate": GateResult,
+    "rooftile.kernel_resources": KernelResources,
+    "rooftile.measurement": Measurement,
+    "rooftile.occupancy": Occupancy,
+    "rooftile.row_tile": RowTile,
+    "rooftile.simple_occupancy": SimpleOccupancy,
+    "rooftile.sweep": Sweep,
+    "rooftile.tile_plan": TilePlan,
+    "rooftile.traffic": Traffic,
     "rooftile.whatif": WhatIf,
-    "rooftile.agreement": Agreement,
 }
 
 # JSON has no infinity, and a mask is filled with one: as an op's attribute it becomes this text
@@ -113,6 +133,21 @@ def read_record(path: str | Path) -> Record:
     if kind not in KINDS:
         raise FileFormatError(f"{source}: kind must be one of {_words(KINDS)}, got {kind!r}")
     return from_json(data, KINDS[kind], source)
+
+
+def read_lines(path: str | Path, record: type[R]) -> list[R]:
+    """The records in a file that holds one a line, all of one kind.
+
+    Raises:
+        InputError: The file cannot be read.
+        FileFormatError: A line is torn, or holds something else; the message has its number.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    lines = enumerate(data.splitlines(), start=1)
+    return [from_json(line, record, f"{path}:{number}") for number, line in lines if line.strip()]
 
 
 def write_record(path: str | Path, record: Record) -> None:

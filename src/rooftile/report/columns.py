@@ -11,6 +11,7 @@ from typing import Literal, TextIO
 
 GAP = "  "
 _NARROWEST = 8  # characters; an elastic column shrinks no further
+_WIDEST = 64  # and without a width to fit is padded no further: the rare longer cell sticks out
 
 # What a cell stands for, to what a terminal shows it as
 STYLES = {
@@ -50,17 +51,23 @@ def align(
     Args:
         columns: How each column is set.
         rows: One cell a column.
-        width: Characters a line may have; elastic columns are cut to it. None: no limit.
+        width: Characters a line may have; elastic columns are cut to it. None: nothing is cut.
 
     Returns:
         One line a row, the header first. Two spaces or more part the columns.
     """
     titles = [column.title for column in columns]
     widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
+    fit = width is not None
     if width is not None:
         widths = _fitted(columns, widths, width)
-    lines = [_line(columns, widths, titles, header=True)]
-    lines += [_line(columns, widths, row, header=False) for row in rows]
+    else:
+        widths = [
+            min(wide, _WIDEST) if column.cut else wide
+            for column, wide in zip(columns, widths, strict=True)
+        ]
+    lines = [_line(columns, widths, titles, fit, "header")]
+    lines += [_line(columns, widths, row, fit) for row in rows]
     return lines
 
 
@@ -112,22 +119,22 @@ def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[in
 
 
 def _line(
-    columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], *, header: bool
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    cells: Sequence[str],
+    fit: bool,
+    style: str = "",
 ) -> Line:
-    """One row, its cells padded and cut."""
+    """One row, its cells padded and, to fit, cut."""
     segments: list[Segment] = []
-    for i, (column, width, cell) in enumerate(zip(columns, widths, cells, strict=True)):
-        text = _cut(cell, width, column.cut)
-        text = text.rjust(width) if column.align == "right" else text.ljust(width)
-        style = "header" if header else cell if column.styled else ""
-        if i:
-            segments.append((GAP, ""))
-        segments.append((text, style))
-    return tuple(segments)
+    for column, width, cell in zip(columns, widths, cells, strict=True):
+        text = _cut(cell, width, column.cut) if fit and len(cell) > width else cell
+        padded = text.rjust(width) if column.align == "right" else text.ljust(width)
+        segments.append((padded, style or (cell if column.styled else "")))
+        segments.append((GAP, ""))
+    return tuple(segments[:-1])
 
 
 def _cut(text: str, width: int, end: str) -> str:
-    """The text without what its column has no room for."""
-    if len(text) <= width:
-        return text
+    """A text without what its column has no room for."""
     return "…" + text[len(text) - width + 1 :] if end == "start" else text[: width - 1] + "…"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TextIO
 
 from rooftile.errors import InputError
 from rooftile.records import io
 from rooftile.records.agreement import Agreement
 from rooftile.records.estimate import Estimate
 from rooftile.records.io import Record
+from rooftile.records.measurement import Measurement
 from rooftile.records.plan import Plan
 from rooftile.records.whatif import WhatIf
 from rooftile.report.agreement import agreement_lines
+from rooftile.report.bench_text import write_measurements
 from rooftile.report.columns import write_lines
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
@@ -66,6 +70,7 @@ def hand_out_audit(
     plan: Plan | None = None,
     plan_to: str | None = None,
     agreement: Agreement | None = None,
+    table: bool = True,
 ) -> None:
     """Write an audit: the files that are asked for, and the table where stdout is free for it.
 
@@ -78,6 +83,7 @@ def hand_out_audit(
         plan: What to do about its ops.
         plan_to: File for the plan's JSON, or ``"-"``.
         agreement: What torch.compile said of it; stderr has it where stdout is taken.
+        table: Whether the table is wanted.
 
     Raises:
         InputError: A file cannot be written, ``by`` or ``top`` is out of range.
@@ -88,7 +94,7 @@ def hand_out_audit(
         deliver(audit_csv(estimate, by=by, top=top).encode(), csv_to)
     if plan_to is not None and plan is not None:
         deliver(record_json(plan), plan_to)
-    if STDOUT not in (json_to, csv_to, plan_to):
+    if table and STDOUT not in (json_to, csv_to, plan_to):
         write_audit(estimate, sys.stdout, by=by, top=top, plan=plan)
     if agreement is not None:
         taken = STDOUT in (json_to, csv_to, plan_to)
@@ -110,3 +116,34 @@ def hand_out_what_if(found: WhatIf, *, top: int | None = None, json_to: str | No
         write_what_if(found, sys.stdout, top=top)
     if json_to is not None and json_to != STDOUT:
         print(f"wrote {json_to}", file=sys.stderr)
+
+
+def hand_out_benchmark(
+    rows: Sequence[Measurement],
+    *,
+    json_to: str | None = None,
+    html_to: str | None = None,
+    out: TextIO,
+) -> None:
+    """Write a benchmark: the files that are asked for, and the table where stdout is free for it.
+
+    Args:
+        rows: What was measured.
+        json_to: File for one JSON record a line, or ``"-"``.
+        html_to: File for the page, or ``"-"``.
+        out: Where the table goes.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    if json_to is not None:
+        deliver(b"".join(map(record_json, rows)), json_to)
+    if html_to is not None:
+        from rooftile.report.bench_html import bench_html
+
+        deliver(bench_html(rows).encode(), html_to)
+    if STDOUT not in (json_to, html_to):
+        write_measurements(rows, out)
+    for path in (json_to, html_to):
+        if path is not None and path != STDOUT:
+            print(f"wrote {path}", file=sys.stderr)

@@ -65,14 +65,21 @@ class GroupRow:
     share: float
 
 
-def op_rows(estimate: Estimate, top: int | None = None) -> list[OpRow]:
+def op_rows(estimate: Estimate, top: int | None = None, *, free: bool = True) -> list[OpRow]:
     """Every op in the order of the step, or the ``top`` ones with the longest least time.
+
+    Args:
+        estimate: Whose ops.
+        top: Only so many.
+        free: Ops that launch no kernel too.
 
     Raises:
         InputError: ``top`` is less than 1.
     """
     check_selection(None, top)
-    ops = estimate.ops if top is None else _longest(estimate.ops, top)
+    ops = list(estimate.ops) if free else launched(estimate)
+    if top is not None:
+        ops = _longest(ops, top)
     return [_op_row(op) for op in ops]
 
 

@@ -63,7 +63,7 @@ def audit_lines(
 ) -> list[Line]:
     """The lines of :func:`write_audit`, none longer than ``width`` where the words allow it."""
     if by is None:
-        rows = [row for row in op_rows(estimate, top) if row.bound != "free"]
+        rows = op_rows(estimate, top, free=False)
         cells = [_op_cells(row) for row in rows]
         columns: tuple[Column, ...] = _OP_COLUMNS
         if plan is not None:

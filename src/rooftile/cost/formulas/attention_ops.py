@@ -121,12 +121,21 @@ def _split(tokens: int, sequences: int) -> Sequence[int]:
     return [short + 1] * longer + [short] * (sequences - longer)
 
 
+def _extras(op: Op) -> int:
+    """Vector FLOP a pair beyond the softmax. An empty tensor is a bias that was not given."""
+    biases = (op.operand(role) for role in _BIAS_ROLES)
+    biased = any(bias is not None and bias.numel for bias in biases)
+    dropped = number(op, "dropout_p", 0.0) > 0
+    return _BIAS_FLOPS * biased + _DROPOUT_FLOPS * dropped
+
+
 def _price(
     op: Op, work_of: Callable[..., Work], layout: _Layout, *, bottom_right: bool = False
 ) -> Cost:
     q, k, v = (operand(op, role) for role in ("query", "key", "value"))
-    if min(len(t.shape) for t in (q, k, v)) < 2:
-        raise InputError(f"{op.aten}: query must have 2 dimensions at least, got {q.shape}")
+    least = -layout.sequence  # the heads may be missing, the sequence not
+    if min(len(t.shape) for t in (q, k, v)) < least:
+        raise InputError(f"{op.aten}: query must have {least} dimensions at least, got {q.shape}")
     mask = _mask(op, bottom_right)
     ends = next((t for r in ("cum_seq_q", "cu_seqlens_q") if (t := op.operand(r))), None)
     packed = layout is _SEQUENCE_FIRST and ends is not None and ends.numel > 0
@@ -142,16 +151,13 @@ def _price(
         start, seen = mask.keys_seen(rows, keys)
         cut = tuple(narrowed(t, layout.sequence, start, seen) for t in (k, v))
         reads = (*reads_without(op, "key", "value"), *cut)
-    biases = (op.operand(role) for role in _BIAS_ROLES)
-    biased = any(bias is not None and bias.numel for bias in biases)
-    dropped = number(op, "dropout_p", 0.0) > 0
     work = work_of(
         lead * visible,
         lead * dense,
         lead * rows * v.shape[-1],
         q.shape[-1],
         v.shape[-1],
-        extras=_BIAS_FLOPS * biased + _DROPOUT_FLOPS * dropped,
+        extras=_extras(op),
     )
     return cost(
         op,

@@ -18,8 +18,10 @@ from rooftile.cost.formulas.operands import (
     in_place,
     number,
     operand,
+    ranked,
     reads_without,
     result,
+    some_members,
 )
 from rooftile.cost.regions import region_bytes
 from rooftile.records.cost import Cost
@@ -60,13 +62,13 @@ def _take(op: Op, source: str, elements: int, vector: int = 0) -> Cost:
 
 
 def _embedding(op: Op) -> Cost:
-    width = operand(op, "weight").shape[-1]
+    width = ranked(op, 2, "weight").shape[-1]
     return _take(op, "weight", operand(op, "indices").numel * width)
 
 
 def _embedding_bag(op: Op) -> Cost:
     """The rows of a bag are added up."""
-    elements = operand(op, "indices").numel * operand(op, "weight").shape[-1]
+    elements = operand(op, "indices").numel * ranked(op, 2, "weight").shape[-1]
     weighted = op.operand("per_sample_weights") is not None
     return _take(op, "weight", elements, vector=elements * (1 + weighted))
 
@@ -89,6 +91,7 @@ def _gather(op: Op) -> Cost:
 
 
 def _index(op: Op) -> Cost:
+    some_members(op, "indices")
     return _take(op, "self", result(op).numel)
 
 
@@ -175,6 +178,7 @@ def _index_fill(op: Op) -> Cost:
 
 
 def _index_put(op: Op) -> Cost:
+    some_members(op, "indices")
     elements = _indexed(op, operand(op, "self"))
     return _write(op, elements, "values", adds=flag(op, "accumulate"))
 

@@ -174,6 +174,8 @@ def _matmul(op: Op) -> Cost:
 
 def _linear(op: Op) -> Cost:
     x, weight = operand(op, "input", "self"), operand(op, "weight")
+    if not x.shape or not weight.shape:
+        raise InputError(f"{op.aten}: operands must have dimensions, got {x.shape}, {weight.shape}")
     out = rows_of(x) * rows_of(weight)
     vector = out if op.operand("bias") is not None else 0
     return _product(op, "linear", out, x, _inner(weight, -1), vector)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from rooftile.cost.formulas.operands import Formula, cost, operand, result
 from rooftile.cost.regions import region_bytes
+from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 from rooftile.spec.dtypes import itemsize
@@ -22,6 +23,8 @@ def _free(op: Op) -> Cost:
 def _copy(op: Op) -> Cost:
     """Everything that is not filled is read; what is filled is not."""
     sources = [o.tensor for o in op.inputs if not o.writes]
+    if not sources:
+        raise InputError(f"{op.aten}: must have a tensor to copy from, got none")
     return cost(op, f"movement.{op.name}", reads=sources)
 
 
@@ -35,12 +38,16 @@ def _copy_or_view(op: Op) -> Cost:
 def _fill(op: Op) -> Cost:
     """A value given as a tensor is read."""
     value = op.operand("value")
+    if not op.writes:
+        raise InputError(f"{op.aten}: must fill a tensor, got none")
     return cost(op, f"movement.{op.name}", reads=[value] if value is not None else [])
 
 
 def _draw(op: Op) -> Cost:
     """Random numbers: a distribution's parameters are read, a tensor that lends its shape not."""
     parameters = ("mean", "std", "p") if op.outputs else ("p",)
+    if not op.writes:
+        raise InputError(f"{op.aten}: must fill a tensor, got none")
     given = [t for role in parameters if (t := op.operand(role)) is not None]
     return cost(op, f"movement.{op.name}", reads=given)
 

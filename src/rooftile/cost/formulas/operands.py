@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from rooftile.cost.regions import region_bytes
@@ -14,6 +15,10 @@ from rooftile.records.tensor import Tensor
 from rooftile.spec.dtypes import math_key, vector_key
 
 Formula = Callable[[Op], Cost]
+
+# Thousands of ops ask for a dozen dtypes.
+_math_key = lru_cache(maxsize=None)(math_key)
+_vector_key = lru_cache(maxsize=None)(vector_key)
 
 
 def operand(op: Op, *roles: str) -> Tensor:
@@ -44,6 +49,15 @@ def members(op: Op, role: str) -> list[Tensor]:
     """Tensors of a list argument, in its order: the operands ``role.0``, ``role.1``, ..."""
     prefix = role + "."
     return [o.tensor for o in op.inputs if o.role.startswith(prefix)]
+
+
+def some_members(op: Op, role: str) -> list[Tensor]:
+    """As :func:`members`; a list without tensors is an InputError."""
+    found = members(op, role)
+    if not found:
+        have = ", ".join(o.role for o in op.inputs) or "none"
+        raise InputError(f"{op.aten}: {role} must be a list of tensors, got operands {have}")
+    return found
 
 
 def result(op: Op) -> Tensor:
@@ -78,8 +92,10 @@ def number(op: Op, name: str, default: float) -> float:
     return value
 
 
-def integers(op: Op, name: str, rank: int, default: int) -> tuple[int, ...]:
+def integers(op: Op, name: str, rank: int, default: int | None = None) -> tuple[int, ...]:
     """An attribute that is an integer per dimension; one alone stands for all.
+
+    Without a default it must be given.
 
     Raises:
         InputError: It is no integer and no list of 1 or ``rank`` integers.
@@ -147,7 +163,7 @@ def matrix_math(op: Op, tensor: Tensor) -> str:
 
     A float32 product runs as TF32 where the op says so.
     """
-    key = math_key(tensor.dtype)
+    key = _math_key(tensor.dtype)
     return "tf32" if key == "fp32" and op.attrs.get("tf32") else key
 
 
@@ -157,7 +173,7 @@ def vector_math(op: Op) -> str:
     A double without dimensions among the inputs is a number, and computes in the others' dtype.
     """
     tensors = [*op.writes, *(t for t in op.reads if t.shape)]
-    return "fp64" if any(vector_key(t.dtype) == "fp64" for t in tensors) else "fp32"
+    return "fp64" if any(_vector_key(t.dtype) == "fp64" for t in tensors) else "fp32"
 
 
 def cost(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from rooftile.cost.formulas.operands import Formula, cost, flag, members, number
+from rooftile.cost.formulas.operands import Formula, cost, flag, members, number, some_members
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 
@@ -51,7 +51,7 @@ def adamw_flops(elements: int, *, weight_decay: bool = True, amsgrad: bool = Fal
 def _step(op: Op, count: Callable[[Op], int]) -> Cost:
     scaled = op.operand("grad_scale") is not None
     per_element = count(op) + flag(op, "maximize") + scaled
-    parameters = sum(t.numel for t in members(op, "self"))
+    parameters = sum(t.numel for t in some_members(op, "self"))
     kept = ("self", "exp_avgs", "exp_avg_sqs", "momentum_buffer_list", "state_sums")
     written = [*kept, *(["max_exp_avg_sqs"] if flag(op, "amsgrad") else [])]
     written += ["grads"] if scaled else []
@@ -74,7 +74,7 @@ def _step(op: Op, count: Callable[[Op], int]) -> Cost:
 
 def _unscale(op: Op) -> Cost:
     """Every gradient is tested for infinities and multiplied."""
-    elements = sum(t.numel for t in members(op, "self"))
+    elements = sum(t.numel for t in some_members(op, "self"))
     return cost(op, "optimizer.unscale", vector=2 * elements)
 
 

@@ -61,7 +61,7 @@ def elements(op: Op) -> int:
     if not op.name.startswith("foreach_"):
         return result(op).numel
     filled = op.outputs or tuple(o.tensor for o in op.inputs if o.writes)
-    return sum(t.numel for t in filled)
+    return sum(t.numel for t in filled or (result(op),))
 
 
 def _flops(op: Op, per_element: int) -> int:

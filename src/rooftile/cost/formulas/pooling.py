@@ -44,7 +44,7 @@ def _taps(sizes: tuple[int, ...], outs: tuple[int, ...]) -> int:
 
 def _pool(op: Op, rank: int, *, average: bool) -> Cost:
     x, out = operand(op, "self", "input"), result(op)
-    kernel = integers(op, "kernel_size", rank, 0)
+    kernel = integers(op, "kernel_size", rank)
     flops = pool_flops(out.numel, kernel, average=average)
     read = window_bytes(op, x, out, kernel)
     return cost(op, f"pooling.{op.name}", vector=flops, read_bytes=read)
@@ -52,7 +52,7 @@ def _pool(op: Op, rank: int, *, average: bool) -> Cost:
 
 def _pool_backward(op: Op, rank: int, *, average: bool) -> Cost:
     dy = operand(op, "grad_output")
-    kernel = integers(op, "kernel_size", rank, 0)
+    kernel = integers(op, "kernel_size", rank)
     flops = pool_flops(dy.numel, kernel, average=True) if average else dy.numel
     return cost(op, f"pooling.{op.name}", vector=flops, reads=reads_without(op, "self"))
 

@@ -8,6 +8,7 @@ dimension repeats are computed as often as they appear, and read once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import inf, prod
 
@@ -15,10 +16,10 @@ from rooftile.cost.formulas.operands import (
     Formula,
     broadcast,
     cost,
-    members,
     operand,
-    reads_without,
+    ranked,
     result,
+    some_members,
 )
 from rooftile.errors import InputError
 from rooftile.records.cost import Cost
@@ -48,7 +49,6 @@ _TABLE: dict[str, tuple[int, int]] = {
     "std": (4, 3),
     "std_mean": (4, 4),
     "sum": (1, 0),
-    "trace": (1, 0),
     "var": (4, 2),
     "var_mean": (4, 3),
 }
@@ -82,21 +82,28 @@ def _norm(op: Op) -> Cost:
 
 def _foreach_norm(op: Op) -> Cost:
     """One norm a tensor of the list."""
-    tensors = members(op, "self")
+    tensors = some_members(op, "self")
     per_element, per_result = _norm_flops(op.attrs.get("ord", 2))
     vector = per_element * sum(t.numel for t in tensors) + per_result * len(tensors)
     return cost(op, "reduction.foreach_norm", vector=vector)
 
 
 def _foreach_max(op: Op) -> Cost:
-    return cost(op, "reduction.foreach_max", vector=sum(t.numel for t in members(op, "self")))
+    return cost(op, "reduction.foreach_max", vector=sum(t.numel for t in some_members(op, "self")))
 
 
 def _select_backward(op: Op) -> Cost:
     """The gradient of a selecting reduction: zeros, and one element a result."""
-    return cost(
-        op, "reduction.select_reduction_backward", vector=0, reads=reads_without(op, "self")
-    )
+    reads = [operand(op, "grad"), operand(op, "indices")]
+    return cost(op, "reduction.select_reduction_backward", reads=reads)
+
+
+def _trace(op: Op) -> Cost:
+    """The diagonal alone is read."""
+    x = ranked(op, 2, "self")
+    length = min(x.shape)
+    diagonal = replace(x, shape=(length,), stride=(sum(x.stride),))
+    return cost(op, "reduction.trace", vector=length, reads=[diagonal])
 
 
 def _cdist(op: Op) -> Cost:
@@ -118,5 +125,6 @@ OPS: dict[str, Formula] = {
     "foreach_norm": _foreach_norm,
     "foreach_max": _foreach_max,
     "select_reduction_backward": _select_backward,
+    "trace": _trace,
     "cdist": _cdist,
 }

@@ -8,8 +8,6 @@ stays a lower bound.
 
 from __future__ import annotations
 
-from math import prod
-
 from rooftile.cost.formulas.gather import gathered_bytes
 from rooftile.cost.formulas.operands import Formula, cost, flag, operand, reads_without, result
 from rooftile.cost.regions import region_bytes
@@ -74,8 +72,8 @@ def _one_pass(op: Op) -> Cost:
 
 def _isin(op: Op) -> Cost:
     """Both sets sorted together, and one comparison an element."""
-    members = [t.numel for role in ("elements", "test_elements") if (t := op.operand(role))]
-    return cost(op, "sort.isin", vector=sort_flops(1, sum(members)) + prod(members[:1]))
+    sets = [t.numel for role in ("elements", "test_elements") if (t := op.operand(role))]
+    return cost(op, "sort.isin", vector=sort_flops(1, sum(sets)) + result(op).numel)
 
 
 OPS: dict[str, Formula] = {

@@ -1,0 +1,107 @@
+"""What a benchmark of one op is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor
+
+from rooftile.errors import InputError
+from rooftile.records.cost import Cost
+from rooftile.records.measurement import Direction
+
+Dims = Mapping[str, int]
+Inputs = tuple[Tensor, ...]
+Results = tuple[Tensor, ...]
+Function = Callable[..., Tensor | Results]
+
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "forward_backward")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Somebody else's implementation.
+
+    Attributes:
+        load: Imports it and returns a function of the case's inputs. ImportError: not installed.
+        adapt: Changes the case's inputs, outside the timed call: a library that wants its weights
+            in float32.
+    """
+
+    load: Callable[[], Function]
+    adapt: Callable[[Inputs], Inputs] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One op: its inputs, who computes it, what is right, and what one call costs.
+
+    Attributes:
+        op: Name of the op.
+        dims: Names of the dimensions, in the order of ``shapes``.
+        inputs: ``(dims, dtype, device) -> tensors``, fresh and random, at unit scale. Those that
+            require gradients get them in a backward.
+        function: What is benchmarked, of those tensors.
+        reference: The definition in plain PyTorch, of the same tensors. It is run in float64 as the
+            truth, and in the case's dtype as the peers ``eager`` and ``compile``.
+        costs: Direction to ``(dims, itemsize) -> Cost``, from ``rooftile.cost.formulas``.
+        shapes: Direction to the shapes to run.
+        small: A few small shapes for a check without a GPU.
+        variant: Which of several forms of the op.
+        peers: Implementations besides ``eager`` and ``compile``.
+        resolve: For an op with random results: ``(direction, results, float64 inputs, float64
+            gradients) -> what is right, given how the dice fell``. Raises GateError where they
+            cannot have fallen so.
+        provider: The name ``function`` has in results.
+    """
+
+    op: str
+    dims: tuple[str, ...]
+    inputs: Callable[[Dims, torch.dtype, str], Inputs]
+    function: Function
+    reference: Function
+    costs: Mapping[Direction, Callable[[Dims, int], Cost]]
+    shapes: Mapping[Direction, Sequence[tuple[int, ...]]]
+    small: Sequence[tuple[int, ...]]
+    variant: str = ""
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    resolve: Callable[[Direction, Results, Inputs, Results], Results] | None = None
+    provider: str = "rooftile"
+
+    def __post_init__(self) -> None:
+        for name, shapes in (*self.shapes.items(), ("small", self.small)):
+            for shape in shapes:
+                check_shape(self, shape, f"shapes of {name}")
+        unknown = [*(set(self.costs) | set(self.shapes)) - set(DIRECTIONS)]
+        if unknown or not self.costs:
+            wanted = ", ".join(DIRECTIONS)
+            raise InputError(f"costs and shapes of {self.op} must be of {wanted}, got {unknown}")
+
+    @property
+    def label(self) -> str:
+        """The op with its variant: ``"bias_gelu_dropout_residual[erf]"``."""
+        return f"{self.op}[{self.variant}]" if self.variant else self.op
+
+    def sizes(self, shape: Sequence[int]) -> dict[str, int]:
+        """Dimension to length.
+
+        Raises:
+            InputError: The shape has another number of dimensions, or one below 1.
+        """
+        check_shape(self, shape, "shape")
+        return dict(zip(self.dims, shape, strict=True))
+
+
+def check_shape(case: Case, shape: Sequence[int], name: str) -> None:
+    """Refuse a shape that does not fit the case's dimensions."""
+    if len(shape) != len(case.dims) or prod(shape) < 1 or min(shape) < 1:
+        wanted = " x ".join(case.dims)
+        raise InputError(f"{name} of {case.op} must be {wanted}, each at least 1, got {shape}")
+
+
+def as_results(value: Tensor | Sequence[Tensor]) -> Results:
+    """One tensor or several, as a tuple."""
+    return (value,) if isinstance(value, Tensor) else tuple(value)

@@ -1,0 +1,49 @@
+"""x + residual and its layer_norm, both results."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rooftile.bench.case import Case, Dims, Results
+from rooftile.bench.ours import our_op
+from rooftile.bench.shapes import BACKWARD, FORWARD, SMALL, rows_of
+from rooftile.cost.formulas import fused as formulas
+
+_EPS = 1e-5
+_ours = our_op("add_layer_norm")
+
+
+def _inputs(dims: Dims, dtype: torch.dtype, device: str) -> tuple[Tensor, ...]:
+    shape, n = (dims["M"], dims["N"]), (dims["N"],)
+    sizes = (shape, shape, n, n)
+    return tuple(
+        torch.randn(size, dtype=dtype, device=device, requires_grad=True) for size in sizes
+    )
+
+
+def _reference(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor) -> Results:
+    h = x + residual
+    return F.layer_norm(h, weight.shape, weight, bias, _EPS), h
+
+
+def _function(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor) -> Tensor | Results:
+    return _ours(x, residual, weight.shape, weight, bias, _EPS)
+
+
+CASES = (
+    Case(
+        op="add_layer_norm",
+        dims=("M", "N"),
+        inputs=_inputs,
+        function=_function,
+        reference=_reference,
+        costs={
+            "forward": lambda d, size: formulas.add_layer_norm_forward(d["M"], d["N"], size),
+            "backward": lambda d, size: formulas.add_layer_norm_backward(d["M"], d["N"], size),
+        },
+        shapes={"forward": rows_of(FORWARD), "backward": rows_of(BACKWARD)},
+        small=SMALL,
+    ),
+)

@@ -1,0 +1,49 @@
+"""rms_norm with a weight."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rooftile.bench import liger, quack
+from rooftile.bench.case import Case, Dims, Results
+from rooftile.bench.ours import our_op
+from rooftile.bench.shapes import BACKWARD, FORWARD, SMALL, rows_of
+from rooftile.cost.formulas import normalization as formulas
+
+_EPS = 1e-6
+_ours = our_op("rms_norm")
+
+
+def _inputs(dims: Dims, dtype: torch.dtype, device: str) -> tuple[Tensor, ...]:
+    shape, n = (dims["M"], dims["N"]), (dims["N"],)
+    sizes = (
+        shape,
+        n,
+    )
+    return tuple(
+        torch.randn(size, dtype=dtype, device=device, requires_grad=True) for size in sizes
+    )
+
+
+def _function(x: Tensor, weight: Tensor) -> Tensor | Results:
+    return _ours(x, weight.shape, weight, _EPS)
+
+
+CASES = (
+    Case(
+        op="rms_norm",
+        dims=("M", "N"),
+        inputs=_inputs,
+        function=_function,
+        reference=lambda x, weight: F.rms_norm(x, weight.shape, weight, _EPS),
+        costs={
+            "forward": lambda d, size: formulas.rms_norm_forward(d["M"], d["N"], size),
+            "backward": lambda d, size: formulas.rms_norm_backward(d["M"], d["N"], size),
+        },
+        shapes={"forward": rows_of(FORWARD), "backward": rows_of(BACKWARD)},
+        small=SMALL,
+        peers={"liger": liger.RMS_NORM, "quack": quack.RMS_NORM},
+    ),
+)

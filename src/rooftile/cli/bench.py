@@ -1,0 +1,113 @@
+"""``rooftile bench``"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, cast
+
+import typer
+
+
+def bench(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Ops of rooftile.ops, or file.py:CASE for a kernel of one's own; all ops where "
+            "none is named.",
+            metavar="[OP|FILE.py:CASE]...",
+        ),
+    ] = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(help="Shapes instead of the case's own.", metavar="65536x4096,8192x8192"),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="bfloat16, float16 or float32; bfloat16 where not given, float32 with "
+            "--interpret, which cuts bfloat16 off instead of rounding it.",
+            metavar="NAME",
+        ),
+    ] = None,
+    direction: Annotated[
+        str | None,
+        typer.Option(
+            help="Which passes; all a case has where not given.",
+            metavar="forward,backward,forward_backward",
+        ),
+    ] = None,
+    against: Annotated[
+        str, typer.Option(help="Peers in the same rounds; '' for none.", metavar="NAME,...")
+    ] = "eager,compile,liger,quack",
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            help="What every own row must satisfy, else exit code 1.",
+            metavar="'ratio_to_copy >= 0.95'",
+        ),
+    ] = None,
+    interpret: Annotated[
+        bool,
+        typer.Option("--interpret", help="Without a GPU: check results at small shapes, no times."),
+    ] = False,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Leave the L2 as the call before left it.")
+    ] = False,
+    clean: Annotated[
+        bool,
+        typer.Option("--clean", help="Fill the L2 by reads, which leave nothing to write back."),
+    ] = False,
+    rounds: Annotated[int, typer.Option(help="Timed rounds.", metavar="N", min=1)] = 50,
+    json_to: Annotated[
+        str | None, typer.Option("--json", help="Write one JSON record a line.", metavar="FILE|-")
+    ] = None,
+    html_to: Annotated[
+        str | None, typer.Option("--html", help="Write charts as one page.", metavar="FILE|-")
+    ] = None,
+    results: Annotated[
+        str | None,
+        typer.Option(help="Add the rows to DIR/<gpu>/<date>.jsonl.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Check kernels, then time them beside their peers.
+
+    Results are held to float64 first: a wrong one is never timed. Every provider runs once a round,
+    each round starts one further on, and before each call the L2 is filled with something else.
+    Times are medians; the spread is the 20th and 80th percentile;
+    '*' marks a median that had not settled. Speed is given in parts of a copy of the same bytes (or
+    a large matmul) in the same rounds, and of the datasheet.
+    """
+    from rooftile.api.benchmark import benchmark, parse_names, parse_shapes
+    from rooftile.cli.progress import stages
+    from rooftile.report.output import check_destinations, hand_out_benchmark
+
+    check_destinations(json=json_to, html=html_to)
+    rows: list[Any] = []
+    with stages() as progress:
+        try:
+            benchmark(
+                *(targets or ()),
+                shapes=parse_shapes(shapes),
+                dtype=dtype,
+                directions=cast(Any, parse_names(direction) or None),
+                against=parse_names(against),
+                gate=gate,
+                interpret=interpret,
+                cache=cache_of(warm=warm, clean=clean),
+                rounds=rounds,
+                results=results,
+                sink=rows.extend,
+                progress=progress,
+            )
+        finally:  # what was measured is shown whatever came of it
+            if rows:
+                hand_out_benchmark(rows, json_to=json_to, html_to=html_to, out=sys.stdout)
+
+
+def cache_of(*, warm: bool, clean: bool) -> Any:
+    """The state of the L2 that the two switches ask for."""
+    from rooftile.errors import InputError
+
+    if warm and clean:
+        raise InputError("only one of --warm and --clean can be given")
+    return "warm" if warm else "clean" if clean else "cold"

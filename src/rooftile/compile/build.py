@@ -1,0 +1,249 @@
+"""Compiles one kernel in this process: to be called in one that may die of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rooftile.compile.amd import read_amd
+from rooftile.compile.kernel import DIVISIBLE, Argument, Call
+from rooftile.compile.nvidia import read_nvidia
+from rooftile.compile.targets import Target
+from rooftile.errors import InputError
+from rooftile.records.resources import Constant, KernelResources
+
+READER = 1  # raised when the same binary reads differently: what is cached is then void
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One kernel to compile: all that decides about the result."""
+
+    kernel: Any
+    target: Target
+    arguments: Mapping[str, Argument]
+    constants: Mapping[str, Constant]
+    options: Mapping[str, Constant]
+
+    def key(self) -> str:
+        """A hash of the source with all it calls, the compiler and everything above."""
+        import triton
+
+        try:
+            source = self.kernel.cache_key
+        except RuntimeError as error:  # it refers to what no kernel may
+            raise InputError(f"{self.kernel.__name__} does not compile: {error}") from error
+        globals_ = sorted(
+            (name, repr(value)) for (name, _), (value, _) in self.kernel.used_global_vals.items()
+        )
+        parts = (
+            READER, source, globals_, triton.__version__, self.target,
+            {name: str(argument) for name, argument in self.arguments.items()},
+            sorted((name, repr(value)) for name, value in self.constants.items()),
+            sorted((name, repr(value)) for name, value in self.options.items()),
+        )  # fmt: skip
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def plan_build(kernel: Any, target: Target, call: Call, config: Mapping[str, Constant]) -> Build:
+    """A kernel's call with a configuration's constants and options in place of its own.
+
+    Args:
+        kernel: The JIT function.
+        target: What to compile for.
+        call: Arguments, and constants and options that the configuration does not name.
+        config: Constants of the kernel and compiler options by name.
+
+    Raises:
+        InputError: A name is neither, or a constant has no value.
+    """
+    known = _options(target)
+    constants, options = dict(call.constants), dict(call.options)
+    names = {param.name for param in kernel.params}
+    for name, value in config.items():
+        if name in names:
+            constants[name] = value
+        elif name in known:
+            options[name] = value
+        else:
+            raise InputError(
+                f"{name!r} must be an argument of {kernel.__name__} ({', '.join(sorted(names))})"
+                f" or an option of the compiler such as num_warps, num_stages, maxnreg"
+            )
+    for param in kernel.params:
+        if param.is_constexpr and param.name not in constants:
+            if not param.has_default:
+                raise InputError(
+                    f"constant {param.name} of {kernel.__name__} has no value:"
+                    f" give {param.name}=..."
+                )
+            constants[param.name] = param.default
+    arguments = {name: arg for name, arg in call.arguments.items() if name not in constants}
+    lacking = names - set(arguments) - set(constants)
+    if lacking:
+        raise InputError(
+            f"argument {', '.join(sorted(lacking))} of {kernel.__name__} has no type: give a"
+            " signature or a function that calls the kernel"
+        )
+    return Build(kernel, target, arguments, constants, options)
+
+
+def prepare(targets: Iterable[Target]) -> None:
+    """Do once what every forked compile would do again.
+
+    Triton names the files of its own cache by a hash over all of its libraries, 1 s of work; here
+    that cache is an empty folder, so the version will do.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+    from triton.runtime import cache
+
+    version = f"triton {triton.__version__}"
+    if hasattr(cache, "triton_key"):
+        cache.triton_key = lambda: version
+    for target in set(targets):
+        make_backend(GPUTarget(target.backend, target.arch, target.warp_size)).hash()
+
+
+def compile_build(build: Build) -> KernelResources:
+    """Compile and read the binary.
+
+    Raises:
+        InputError: Triton does not compile it; the message is Triton's, with the user's line.
+    """
+    import triton
+    from triton import knobs
+
+    knobs.nvidia.dump_ptxas_log = True
+    knobs.compilation.always_compile = True
+    log = io.StringIO()
+    begun = time.perf_counter()
+    with contextlib.redirect_stdout(log):
+        compiled = _compiled(build)
+    seconds = time.perf_counter() - begun
+    metadata = compiled.metadata
+    if build.target.backend == "cuda":
+        read = read_nvidia(
+            compiled.asm["cubin"], compiled.asm["ptx"], log.getvalue(), int(build.target.arch)
+        )
+    else:
+        read = read_amd(compiled.asm["amdgcn"])
+    return KernelResources(
+        kernel=build.kernel.__name__,
+        target=build.target.name,
+        compiler=f"triton {triton.__version__}",
+        signature={name: str(argument) for name, argument in build.arguments.items()},
+        constants={name: _plain(value) for name, value in build.constants.items()},
+        options={name: _plain(value) for name, value in build.options.items()},
+        warp_size=build.target.warp_size,
+        dynamic_shared_bytes=metadata.shared,
+        compile_s=seconds,
+        **read,
+    )
+
+
+def _compiled(build: Build) -> Any:
+    """Triton's compiled kernel."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler.errors import CompilationError
+    from triton.experimental.gluon._runtime import GluonASTSource
+    from triton.runtime.errors import OutOfResources
+
+    kernel, target = build.kernel, build.target
+    names = [param.name for param in kernel.params]
+    signature = {
+        name: build.arguments[name].type if name in build.arguments else "constexpr"
+        for name in names
+    }
+    attributes = {
+        (position,): [["tt.divisibility", DIVISIBLE]]
+        for position, name in enumerate(names)
+        if name in build.arguments and build.arguments[name].divisible
+    }
+    source = GluonASTSource if kernel.is_gluon() else ASTSource
+    try:
+        return triton.compile(
+            source(
+                fn=kernel,
+                signature=signature,
+                constexprs={(names.index(name),): v for name, v in build.constants.items()},
+                attrs=attributes,
+            ),
+            target=GPUTarget(target.backend, target.arch, target.warp_size),
+            options=dict(build.options),
+        )
+    except CompilationError as error:
+        raise InputError(_where(kernel, error)) from error
+    except OutOfResources as error:
+        raise InputError(str(error)) from error
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        words = str(error) or type(error).__name__
+        raise InputError(
+            f"{kernel.__name__} does not compile for {target.name}: {words}"
+        ) from error
+
+
+def _where(kernel: Any, error: Any) -> str:
+    """Triton's message at the user's line: ``file.py:12: message``."""
+    inner = error
+    while isinstance(inner.__cause__, type(error)):
+        inner = inner.__cause__
+    function = _function_of(kernel, inner)
+    path, start = function.__code__.co_filename, function.__code__.co_firstlineno
+    skipped = _lines_before_def(function)
+    line = start + skipped + (getattr(inner.node, "lineno", 1) - 1)
+    text = inner.src.splitlines()
+    number = getattr(inner.node, "lineno", 0)
+    shown = f"\n    {text[number - 1].strip()}" if 0 < number <= len(text) else ""
+    message = inner.error_message or (
+        str(inner.__cause__) if inner.__cause__ else "does not compile"
+    )
+    return f"{path}:{line}: {message}{shown}"
+
+
+def _function_of(kernel: Any, error: Any) -> Any:
+    """The Python function whose source the error shows: the kernel, or one that it calls."""
+    queue, seen = [kernel], set()
+    while queue:
+        candidate = queue.pop()
+        if id(candidate) in seen:
+            continue
+        seen.add(id(candidate))
+        if candidate.src == error.src:
+            return candidate.fn
+        queue += [
+            v for v in candidate.__globals__.values() if hasattr(v, "src") and hasattr(v, "fn")
+        ]
+    return kernel.fn
+
+
+def _lines_before_def(function: Any) -> int:
+    """Decorator lines between a function's first line and its ``def``."""
+    import inspect
+
+    lines, _ = inspect.getsourcelines(function)
+    return next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+
+
+def _options(target: Target) -> frozenset[str]:
+    """Names of the compiler's options for a target."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    backend = make_backend(GPUTarget(target.backend, target.arch, target.warp_size))
+    return frozenset(vars(backend.parse_options({})))
+
+
+def _plain(value: Any) -> Constant:
+    """A constant that JSON can hold: other things by their repr."""
+    value = getattr(value, "value", value)
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)

@@ -1,0 +1,72 @@
+"""Machine code as a list of what matters in it, and what follows from the list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rooftile.records.resources import AccessKind, MemoryAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """An instruction that touches device memory.
+
+    Attributes:
+        at: Its place in the code: a byte offset or a line.
+        kind: What it does.
+        width_bytes: Bytes of one thread; 0: a bulk copy.
+    """
+
+    at: int
+    kind: AccessKind
+    width_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What machine code holds.
+
+    Attributes:
+        touches: Instructions that touch device memory, in order.
+        jumps: From and to of every jump.
+        tensor_core: Matrix instructions by name.
+        barriers: Whether threads of a block wait for each other.
+        burst_bytes: Most bytes of loads under way at once in one thread.
+        code_bytes: Size [B].
+    """
+
+    touches: tuple[Touch, ...]
+    jumps: tuple[tuple[int, int], ...]
+    tensor_core: dict[str, int]
+    barriers: bool
+    burst_bytes: int
+    code_bytes: int
+
+    def loops(self) -> list[tuple[int, int]]:
+        """First and last place of each loop, in the order of the code."""
+        ends: dict[int, int] = {}
+        for source, to in self.jumps:
+            if to < source:  # a jump to itself is the trap behind the last instruction
+                ends[to] = max(source, ends.get(to, source))
+        return sorted(ends.items())
+
+    def accesses(self) -> tuple[MemoryAccess, ...]:
+        """The touches counted by kind, width and innermost loop."""
+        loops = self.loops()
+        counted = Counter(
+            (_innermost(touch.at, loops), touch.kind, touch.width_bytes) for touch in self.touches
+        )
+        return tuple(
+            MemoryAccess(kind=kind, width_bytes=width, count=count, loop=loop)
+            for (loop, kind, width), count in sorted(counted.items())
+        )
+
+
+def _innermost(at: int, loops: Iterable[tuple[int, int]]) -> int:
+    """Number of the shortest loop around a place, from 1; 0 where there is none."""
+    around = [
+        (end - start, number) for number, (start, end) in enumerate(loops, 1) if start <= at <= end
+    ]
+    return min(around)[1] if around else 0

@@ -1,0 +1,111 @@
+"""How a user's own code calls a kernel: recorded, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rooftile.compile.kernel import Argument, Call
+from rooftile.compile.targets import Target
+from rooftile.errors import InputError, TargetError
+
+
+class _Recorded(BaseException):
+    """Ends the user's function at the launch that was looked for."""
+
+
+def record_call(function: Callable[[], Any], kernel: Any, target: Target) -> Call:
+    """Run a function up to its first launch of a kernel, and say how it was called.
+
+    Tensors may live on the CPU or the meta device: nothing is launched. Their types, the divisors
+    of numbers and addresses follow the installed Triton's own rules.
+
+    Args:
+        function: Takes nothing and launches the kernel.
+        kernel: The JIT function.
+        target: What is compiled for.
+
+    Raises:
+        TargetError: The function fails before, or never launches the kernel.
+        InputError: The launch does not fit the kernel.
+    """
+    seen: list[Call] = []
+
+    def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        if self is kernel:
+            seen.append(_call(kernel, args, kwargs, target))
+            raise _Recorded
+
+    with _instead_of_launches(record):
+        try:
+            function()
+        except _Recorded:
+            return seen[0]
+        except InputError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"{function.__name__} fails: {type(error).__name__}: {error}"
+            ) from error
+    raise TargetError(f"{function.__name__} does not launch {kernel.__name__}")
+
+
+@contextmanager
+def _instead_of_launches(record: Callable[..., None]) -> Iterator[None]:
+    """Every launch in the block goes to ``record``; an autotuner takes its first configuration."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    def first(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.fn.run(*args, **{**kwargs, **self.configs[0].all_kwargs()})
+
+    launch, tune = JITFunction.run, Autotuner.run
+    JITFunction.run, Autotuner.run = record, first
+    try:
+        yield
+    finally:
+        JITFunction.run, Autotuner.run = launch, tune
+
+
+def _call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: Target) -> Call:
+    """A launch's arguments by what Triton makes of them."""
+    names = [param.name for param in kernel.params]
+    values = {**dict(zip(names, args, strict=False)), **kwargs}
+    missing = [
+        param.name for param in kernel.params if param.name not in values and not param.has_default
+    ]
+    if missing or len(args) > len(names):
+        raise InputError(
+            f"call of {kernel.__name__} must give {', '.join(names)}; it"
+            f" {'lacks ' + ', '.join(missing) if missing else 'gives more'}"
+        )
+    arguments: dict[str, Argument] = {}
+    constants: dict[str, Any] = {}
+    for param in kernel.params:
+        value = values.pop(param.name, param.default if param.has_default else None)
+        kind, key = _specialised(param, value, target)
+        if kind == "constexpr":
+            constants[param.name] = value
+        else:
+            arguments[param.name] = Argument(kind, "D" in str(key or ""))
+    return Call(arguments, constants, values)
+
+
+def _specialised(param: Any, value: Any, target: Target) -> tuple[str, Any]:
+    """Type and specialisation of one value."""
+    from triton._C.libtriton import native_specialize_impl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    if param.is_constexpr:
+        return "constexpr", None
+    backend = make_backend(GPUTarget(target.backend, target.arch, target.warp_size))
+    kind, key = native_specialize_impl(
+        type(backend),
+        value,
+        param.is_const,
+        not param.do_not_specialize,
+        not param.do_not_specialize_on_alignment,
+    )
+    return (param.annotation_type or kind) if kind != "constexpr" else kind, key

@@ -1,0 +1,144 @@
+"""Tiles of an attention forward, ranked by how often they read the keys and values."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from rooftile.errors import InputError
+from rooftile.plan.tile import (
+    buffered_stages,
+    check_fits,
+    most_shared,
+    tensor_memory,
+    warp_size,
+    waves,
+)
+from rooftile.plan.tile_matmul import unit_of
+from rooftile.records.device import Device
+from rooftile.records.tile import Tile, TilePlan
+from rooftile.spec.limits import Limits
+
+_QUERIES = (16, 32, 64, 128, 256)
+_KEYS = (32, 64, 128, 256)
+_STAGES = (1, 2, 3, 4)
+_WARPS = (4, 8)
+# float32 registers of a thread for the output and one tile of scores. On sm_90 kernels with 128
+# compile without spills and with 192 do not; head dimension 256 needs, and stands, 160.
+MOST_ACCUMULATORS = 128
+MOST_ACCUMULATORS_WIDE = 160
+_WIDE_HEAD = 256
+
+
+def attention_shared_bytes(
+    block_m: int, block_n: int, head_dim: int, itemsize: int, num_stages: int,
+    unit: Limits | None = None,
+) -> int:  # fmt: skip
+    """Shared memory of an attention forward [B]: the queries, and keys and values by stage."""
+    stages = buffered_stages(unit, num_stages)
+    return (block_m + 2 * block_n * stages) * head_dim * itemsize
+
+
+def attention_tiles(
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    head_dim: int,
+    *,
+    dtype: str,
+    itemsize: int,
+    gpu: Device,
+    kv_heads: int | None = None,
+    top: int = 8,
+) -> TilePlan:
+    """The tiles of an attention forward that fit, the least traffic over wave efficiency first.
+
+    Args:
+        batch: Sequences.
+        heads: Heads of queries.
+        queries: Tokens that ask.
+        keys: Tokens that are asked.
+        head_dim: Of queries, keys and values; tiles take the next power of two.
+        dtype: Name of the operands' dtype, for the record.
+        itemsize: Its bytes.
+        gpu: Target and units.
+        kv_heads: Heads of keys; None: as many as of queries.
+        top: How many to keep.
+
+    Raises:
+        InputError: An extent is not positive, no tile can fit, or the GPU is not known well enough.
+    """
+    extents = {"batch": batch, "heads": heads, "queries": queries, "keys": keys}
+    for name, value in {**extents, "head_dim": head_dim, "top": top}.items():
+        if value < 1:
+            raise InputError(f"{name} must be 1 or more, got {value}")
+    unit, units = unit_of(gpu)
+    shared_heads = heads if kv_heads is None else kv_heads
+    if shared_heads < 1 or heads % shared_heads:
+        raise InputError(f"kv_heads must divide heads ({heads}), got {shared_heads}")
+    depth = 1 << (head_dim - 1).bit_length()
+    least = attention_shared_bytes(min(_QUERIES), min(_KEYS), depth, itemsize, 1, unit)
+    check_fits(unit, least, f"head_dim {head_dim}")
+    found: list[Tile] = []
+    refused: Counter[str] = Counter()
+    row_bytes = head_dim * itemsize
+    for block_m, block_n, stages, warps in itertools.product(_QUERIES, _KEYS, _STAGES, _WARPS):
+        shared = attention_shared_bytes(block_m, block_n, depth, itemsize, stages, unit)
+        accumulators = block_m * (depth + block_n) // (warps * warp_size(unit))
+        reason = _refusal(unit, shared, accumulators, depth, block_m // warps)
+        if reason:
+            refused[reason] += 1
+            continue
+        tiles = -(-queries // block_m)
+        found.append(
+            Tile(
+                block_m=block_m,
+                block_n=block_n,
+                block_k=depth,
+                num_stages=stages,
+                num_warps=warps,
+                shared_bytes=shared,
+                accumulator_registers=0 if tensor_memory(unit) else accumulators,
+                traffic_bytes=batch * heads * (2 * queries + 2 * keys * tiles) * row_bytes,
+                waves=waves(batch * heads * tiles, units),
+            )
+        )
+    return TilePlan(
+        op="attention",
+        shape=(batch, heads, queries, keys, head_dim),
+        dtype=dtype,
+        target=unit.target,
+        gpu=gpu.id,
+        least_bytes=batch * (2 * heads * queries + 2 * shared_heads * keys) * row_bytes,
+        tiles=tuple(_ranked(found)[:top]),
+        refused=dict(sorted(refused.items())),
+    )
+
+
+def _refusal(unit: Limits, shared: int, accumulators: int, depth: int, rows: int) -> str:
+    """Why a candidate is none; "" if it is one."""
+    most = MOST_ACCUMULATORS_WIDE if depth >= _WIDE_HEAD else MOST_ACCUMULATORS
+    if shared > most_shared(unit):
+        return "shared memory"
+    if accumulators > most and not tensor_memory(unit):
+        return "accumulator registers"
+    if rows < 16:  # of a matrix instruction
+        return "a warp without rows"
+    return ""
+
+
+def _ranked(tiles: list[Tile]) -> list[Tile]:
+    """Best first, of every block shape its deepest pipeline that fits."""
+    deepest: dict[tuple[int, int, int], Tile] = {}
+    for tile in tiles:
+        key = (tile.block_m, tile.block_n, tile.num_warps)
+        if key not in deepest or tile.num_stages > deepest[key].num_stages:
+            deepest[key] = tile
+
+    def cost(tile: Tile) -> tuple[float, int, int]:
+        # of equals the longest step, then more room for accumulators
+        moved = tile.traffic_bytes / tile.waves.efficiency
+        return (moved, -tile.block_n, tile.accumulator_registers)
+
+    return sorted(deepest.values(), key=cost)

@@ -1,0 +1,165 @@
+"""rooftile.benchmark: what it refuses, what it hands back, what it calls an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rooftile
+from rooftile.api.benchmark import parse_names, parse_shapes
+from rooftile.bench.case import Case
+from rooftile.cost.formulas.softmax import softmax_forward
+from rooftile.errors import GateError, InputError, MissingDependencyError
+from rooftile.records.io import read_lines
+from rooftile.records.measurement import Measurement
+
+
+class Clock:
+    """One millisecond, whatever the call."""
+
+    timer = "script"
+    cache = "cold"
+
+    def seconds(self, call):
+        call()
+        return 1e-3
+
+    def host_seconds(self, call, calls):
+        return 1e-6
+
+    def peak_bytes(self, call):
+        return 0
+
+
+def mine(function=lambda x: torch.softmax(x, -1)) -> Case:
+    return Case(
+        op="mine",
+        dims=("M", "N"),
+        inputs=lambda d, dtype, device: (torch.randn(d["M"], d["N"], dtype=dtype, device=device),),
+        function=function,
+        reference=lambda x: torch.softmax(x, -1),
+        costs={"forward": lambda d, size: softmax_forward(d["M"], d["N"], size)},
+        shapes={"forward": ((4, 8), (2, 16))},
+        small=((2, 3),),
+        provider="mine",
+    )
+
+
+def bench(*targets, **options):
+    options = {"against": ("eager",), "device": "cpu", "clock": Clock(), "rounds": 2, **options}
+    return rooftile.benchmark(*targets, **options)
+
+
+def test_a_kernel_of_ones_own_beside_a_peer(tmp_path):
+    """Three rows a shape; to the sink and to the results as they come."""
+    seen = []
+    rows = bench(mine(), sink=seen.append, results=str(tmp_path))
+    assert [row.provider for row in rows] == ["mine", "eager", "copy"] * 2
+    assert [row.shape["N"] for row in rows] == [8] * 3 + [16] * 3
+    assert seen == [rows[:3], rows[3:]]
+    (written,) = tmp_path.rglob("*.jsonl")
+    assert read_lines(written, Measurement) == rows
+
+
+def test_shapes_and_directions_of_ones_own():
+    """Instead of the case's."""
+    rows = bench(mine(), shapes=[(3, 7)], directions=("forward",), dtype="fp16")
+    assert {tuple(row.shape.values()) for row in rows} == {(3, 7)}
+    assert {row.dtype for row in rows} == {"float16"}
+
+
+def test_a_gate_that_holds_and_one_that_does_not():
+    """Copy and kernel take the same time here: the ratio is 1."""
+    bench(mine(), gate="ratio_to_copy >= 0.95")
+    seen = []
+    with pytest.raises(GateError, match=r"ratio_to_copy >= 1.1 does not hold for 2 of 2"):
+        bench(mine(), gate="ratio_to_copy >= 1.1", sink=seen.extend)
+    assert len(seen) == 6
+
+
+def test_a_wrong_kernel_is_an_error_and_its_peers_are_not():
+    """The rows come first, the error after."""
+    seen = []
+    with pytest.raises(GateError, match=r"1 of 1 results do not stand:\n  mine forward 4x8: wrong"):
+        bench(mine(lambda x: x), shapes=[(4, 8)], sink=seen.extend)
+    assert [bool(row.seconds) for row in seen] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dtype": "int8"}, "dtype must be one of bfloat16, float16, float32"),
+        ({"directions": ("sideways",)}, "direction must be of forward, backward"),
+        ({"directions": ("backward",)}, "directions must be some the cases have"),
+        ({"against": ("cudnn",)}, "against must be of eager"),
+        ({"gate": "fast"}, "gate must be such as"),
+        ({"shapes": [(1, 2, 3)]}, "shape of mine must be M x N"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(options, words):
+    """Each message names the argument."""
+    with pytest.raises(InputError, match=words):
+        bench(mine(lambda x: pytest.fail("it ran")), **options)
+
+
+def test_without_a_gpu_the_message_says_what_can_be_done():
+    """Not a traceback out of torch."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(InputError, match="needs a GPU and torch sees none; --interpret"):
+        rooftile.benchmark(mine(), against=())
+
+
+def test_interpret_checks_and_times_nothing(monkeypatch):
+    """At the small shapes, own kernel alone, with Triton's switch set."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    rows = rooftile.benchmark(mine(), interpret=True)
+    assert [(row.provider, row.seconds, row.error) for row in rows] == [("mine", (), "")]
+    assert rows[0].dtype == "float32"
+    assert rows[0].check is not None
+    with pytest.raises(InputError, match="gate needs times, and interpret takes none"):
+        rooftile.benchmark(mine(), interpret=True, gate="ratio_to_copy >= 1")
+
+
+def test_interpret_comes_too_late_once_triton_is_there(monkeypatch):
+    """A kernel is bound to the compiler when it is defined."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", object())
+    with pytest.raises(InputError, match="before Triton is imported: set TRITON_INTERPRET=1"):
+        rooftile.benchmark(mine(), interpret=True)
+    assert "TRITON_INTERPRET" not in os.environ
+
+
+def test_torch_is_named_where_it_is_missing(monkeypatch):
+    """With the command that installs it."""
+    monkeypatch.setattr("rooftile.api.benchmark.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'rooftile\[torch\]'"):
+        bench(mine())
+
+
+def test_shapes_and_names_in_words():
+    """As the command line gives them."""
+    assert parse_shapes("65536x4096, 8192X8192") == [(65536, 4096), (8192, 8192)]
+    assert parse_shapes(None) is None
+    assert parse_names(" eager,,compile ") == ("eager", "compile")
+    for text in ("4096x", "0x4", "4,x", "-1x2", "1.5x2"):
+        with pytest.raises(InputError, match="shapes must be such as 65536x4096"):
+            parse_shapes(text)
+
+
+def test_the_example_is_a_case_that_runs_in_the_interpreter(monkeypatch):
+    """In a process of its own: the switch must be set before Triton is there."""
+    import subprocess
+
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "rooftile", "bench", "examples/bench_case.py:CASE", "--interpret"],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root / "src")}, capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("by mine: right, error") == 2

@@ -1,0 +1,137 @@
+"""The sweep for a machine with a GPU, run here on a CPU: order, restart, blame."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rooftile.records.io import read_lines
+from rooftile.records.measurement import Measurement
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks" / "device_run.py"
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module of the benchmarks folder, which is no package."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    return importlib.import_module
+
+
+def test_every_op_is_run_once_before_any_is_run_twice(module):
+    """The first jobs are one of each op at 8192 columns, softmax first."""
+    device_run = module("device_run")
+    keys = [planned.key.split("|") for planned in device_run.plan(device_run.parse([]))]
+    first = keys[:8]
+    assert [key[0] for key in first[:4]] == ["softmax", "rms_norm", "layer_norm", "add_rms_norm"]
+    assert first[0][2] == "32768x8192"
+    places = {op: next(i for i, key in enumerate(keys) if key[0].startswith(op))
+              for op in device_run.OPS}  # fmt: skip
+    assert max(places.values()) < 30
+    assert len(keys) == len({"|".join(key) for key in keys})
+    assert [key for key in keys if key[2] == "64x1024"]
+
+
+def test_the_plan_covers_every_case_and_direction(module):
+    """Nothing of the cases is left out by the table of importance."""
+    device_run = module("device_run")
+    planned = {(p.job.case.label, p.job.direction) for p in device_run.plan(device_run.parse([]))}
+    wanted = {
+        (case.label, direction)
+        for op in device_run.OPS
+        for case in device_run.cases_of(op)
+        for direction in case.costs
+        if case.shapes.get(direction)
+    }
+    assert planned >= wanted
+
+
+def test_the_plan_can_be_narrowed(module):
+    """By op, direction and columns."""
+    device_run = module("device_run")
+    words = "--ops softmax --directions backward --columns 8192,512 --no-host-shape"
+    keys = [p.key for p in device_run.plan(device_run.parse(words.split()))]
+    assert keys == [
+        "softmax|backward|32768x8192|torch.bfloat16",
+        "softmax|backward|524288x512|torch.bfloat16",
+    ]
+
+
+def test_a_crash_is_laid_at_the_door_of_who_had_begun(module, tmp_path):
+    """Left out at that shape alone; a crash that is nobody's gives the shape up."""
+    journal = module("journal").Journal(str(tmp_path / "a.jsonl"))
+    journal.write("step", "softmax", provider="rooftile", what="first call")
+    journal.write("step", "softmax", provider="liger", what="first call")
+    assert journal.blame("exit code -9") == "liger at softmax"
+    assert journal.left_out("softmax") == {"liger": "exit code -9 at first call"}
+    assert (journal.left_out("swiglu"), journal.done()) == ({}, set())
+    journal.write("step", "swiglu", provider="all", what="rounds")
+    assert journal.blame("exit code 1") == "swiglu (rounds)"
+    assert journal.done() == {"swiglu"}
+    assert journal.blame("exit code 1") == ""
+    assert journal.last_is_done()
+
+
+def test_a_torn_line_of_the_journal_is_no_event(module, tmp_path):
+    """A killed process may leave half a line."""
+    journal = module("journal").Journal(str(tmp_path / "a"))
+    journal.write("done", "softmax")
+    with open(journal.path, "a") as file:
+        file.write('{"event": "do')
+    assert journal.done() == {"softmax"}
+
+
+def test_a_silent_worker_is_ended_and_one_out_of_time_too(module, tmp_path):
+    """Both without waiting for it."""
+    supervise, journal = module("supervise"), module("journal").Journal(str(tmp_path / "a"))
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    begun = time.time()
+    silent = supervise.watch(sleeper, begun + 1000, journal, silence_s=0.2)
+    over = supervise.watch(sleeper, begun - 1000, journal, silence_s=0.2)
+    assert (silent, over) == ((1, "silent for 0.2 s"), (0, "out of time"))
+    assert time.time() - begun < 30
+
+
+def test_a_worker_that_never_begins_is_given_up(module, tmp_path):
+    """Three times, then exit code 1."""
+    supervise, journal = module("supervise"), module("journal").Journal(str(tmp_path / "a"))
+    broken = [sys.executable, "-c", "raise SystemExit(5)"]
+    assert supervise.supervise(broken, time.time() + 100, journal) == 1
+
+
+def start(out: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the script on this machine, at small shapes."""
+    command = [sys.executable, str(SCRIPT), "--dry-run", "--out", str(out), "--rounds", "2", *words]
+    paths = [str(path)] if path else []
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_a_peer_that_kills_the_process_does_not_end_the_sweep(tmp_path):
+    """It is named in the rows, the others are timed, and what is done is not run again."""
+    peer = tmp_path / "path" / "liger_kernel" / "ops"
+    peer.mkdir(parents=True)
+    for folder in (peer, peer.parent):
+        (folder / "__init__.py").write_text("")
+    (peer / "swiglu.py").write_text("import os; os._exit(3)")
+    out = tmp_path / "a.jsonl"
+    words = ("--ops", "swiglu", "--directions", "forward", "--against", "eager,liger")
+    first = start(out, *words, "--columns", "256", path=peer.parents[1])
+    assert first.returncode == 0, first.stderr
+    assert "exit code 3; left out: liger at swiglu|forward|4x256" in first.stdout
+    rows = {row.provider: row for row in read_lines(out, Measurement)}
+    assert rows["liger"].error == "exit code 3 at first call"
+    assert rows["eager"].timed
+    before = out.read_text()
+    again = start(out, *words, "--columns", "256", path=peer.parents[1])
+    assert (again.returncode, out.read_text()) == (0, before)
+    assert "swiglu" in again.stdout.splitlines()[-1]
+    assert {json.loads(line)["op"] for line in before.splitlines()} == {"swiglu"}

@@ -1,0 +1,20 @@
+"""Compiling needs a cache of its own and no interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+KERNELS = str(Path(__file__).parent / "kernels.py")
+SOFTMAX = "*bf16:16, *bf16:16, i64:16, i64:16, i32:16"
+MATMUL = "*fp16:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16, i32:16"
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    """Whatever the user's cache holds, tests compile; whatever other tests set, nothing is run."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)

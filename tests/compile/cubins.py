@@ -1,0 +1,54 @@
+"""Writes cubins of the test kernels for some targets: run as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+KERNELS = {
+    "softmax": ("softmax_kernel", "*bf16:16,*bf16:16,i64:16,i64:16,i32:16", {"BLOCK": 4096}),
+    "narrow": ("softmax_kernel", "*bf16,*bf16,i64,i64,i32", {"BLOCK": 1024}),
+    "spill": ("softmax_kernel", "*bf16:16,*bf16:16,i64:16,i64:16,i32:16", {"BLOCK": 32768}),
+    "loops": ("two_pass_kernel", "*fp32:16,*fp32:16,i64:16,i64:16,i32:16", {"BLOCK": 1024}),
+    "matmul": ("matmul_kernel", "*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16",
+               {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "num_stages": 3}),
+    "tf32": ("matmul_kernel", "*fp32:16,*fp32:16,*fp32:16,i32:16,i32:16,i32:16,i32:16",
+             {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 3}),
+    "atomics": ("add_kernel", "*fp32:16,*fp32:16,i32:16", {"BLOCK": 1024}),
+}  # fmt: skip
+
+
+def main(folder: str, *targets: str) -> None:
+    """One file a kernel and target: ``softmax.sm_90.cubin``."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from rooftile.compile.build import plan_build
+    from rooftile.compile.kernel import Argument, Call, load_kernel, parse_signature
+    from rooftile.compile.targets import target_of
+
+    here = Path(__file__).with_name("kernels.py")
+    for name, (kernel_name, signature, config) in KERNELS.items():
+        kernel = load_kernel(f"{here}:{kernel_name}")
+        given = parse_signature(kernel, signature)
+        arguments = {key: arg for key, arg in given.items() if isinstance(arg, Argument)}
+        for target in map(target_of, targets):
+            build = plan_build(kernel, target, Call(arguments, {}, {}), config)
+            names = [param.name for param in kernel.params]
+            compiled = triton.compile(
+                triton.compiler.ASTSource(
+                    fn=kernel,
+                    signature={n: arguments[n].type if n in arguments else "constexpr"
+                               for n in names},
+                    constexprs={(names.index(n),): v for n, v in build.constants.items()},
+                    attrs={(names.index(n),): [["tt.divisibility", 16]]
+                           for n, arg in arguments.items() if arg.divisible},
+                ),
+                target=GPUTarget(target.backend, target.arch, target.warp_size),
+                options=dict(build.options),
+            )  # fmt: skip
+            Path(folder, f"{name}.{target.name}.cubin").write_bytes(compiled.asm["cubin"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

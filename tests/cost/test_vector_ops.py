@@ -1,0 +1,274 @@
+"""Pointwise, reducing, normalising and losing ops: FLOP and bytes against counts made by hand."""
+
+from __future__ import annotations
+
+import pytest
+from ops_by_hand import cost_of, op, strided, tensor
+
+from rooftile.cost.formulas import loss, normalization, softmax
+from rooftile.cost.graph import price
+from rooftile.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "per_element"),
+    [
+        ("add", {}, 1),
+        ("add", {"alpha": 2}, 2),
+        ("mul", {}, 1),
+        ("exp", {}, 1),
+        ("where", {}, 1),
+        ("gt", {}, 1),
+        ("sigmoid", {}, 4),
+        ("silu", {}, 5),
+        ("silu_backward", {}, 9),
+        ("gelu", {}, 5),
+        ("gelu", {"approximate": "tanh"}, 9),
+        ("gelu_backward", {}, 11),
+        ("gelu_backward", {"approximate": "tanh"}, 18),
+        ("addcmul", {"value": 1}, 2),
+        ("addcmul", {"value": 0.5}, 3),
+        ("clamp", {"min": 0.0}, 1),
+        ("clamp", {"min": 0.0, "max": 1.0}, 2),
+        ("tanh_backward", {}, 3),
+    ],
+)
+def test_flop_an_element(name: str, attrs: dict[str, object], per_element: int):
+    """Each op by the documented convention, on 6 elements."""
+    cost = cost_of(name, {"self": tensor(2, 3)}, tensor(2, 3), **attrs)
+    assert (cost.matrix_flops, cost.vector_flops, cost.math) == (0, 6 * per_element, "")
+
+
+def test_relu_of_x_plus_twice_x():
+    """relu(x) + x * 2 over 1024 elements is 3,072 FLOP."""
+    x = tensor(1024)
+    names = ("relu", "mul", "add")
+    assert sum(cost_of(n, {"self": x}, tensor(1024)).flops for n in names) == 3_072
+
+
+def test_complex_numbers_are_made_of_real_ones():
+    """A complex product is 6 real FLOP, a sum 2; as rotary embeddings compute."""
+    inputs = {"self": tensor(10, dtype="complex64"), "other": tensor(10, dtype="complex64")}
+    out = tensor(10, dtype="complex64")
+    assert cost_of("mul", inputs, out).vector_flops == 60
+    assert cost_of("add", inputs, out).vector_flops == 20
+
+
+def test_doubles_have_a_roof_of_their_own():
+    """A tensor of doubles computes in doubles; a lone double number beside floats does not."""
+    double = cost_of("mul", {"self": tensor(4, dtype="float64")}, tensor(4, dtype="float64"))
+    assert double.vector_math == "fp64"
+    inputs = {"self": tensor(4), "other": tensor(dtype="float64")}
+    assert cost_of("mul", inputs, tensor(4)).vector_math == "fp32"
+
+
+def test_an_op_over_a_list_is_one_launch():
+    """_foreach_add_ over parameters of 3 and 5: 8 FLOP, each read and written."""
+    inputs = {"self.0": tensor(3), "self.1": tensor(5)}
+    cost = cost_of("foreach_add", inputs, changed=("self.0", "self.1"))
+    assert (cost.vector_flops, cost.bytes, cost.kernels) == (8, 64, 1)
+    fresh = cost_of("foreach_mul", inputs, (tensor(3), tensor(5)))
+    assert (fresh.vector_flops, fresh.bytes) == (8, 64)
+
+
+def test_dropout_counts_its_first_result():
+    """native_dropout: compare, select, scale; the mask is written beside the result."""
+    outputs = (tensor(8), tensor(8, dtype="bool"))
+    cost = cost_of("dropout", {"input": tensor(8)}, outputs)
+    assert (cost.vector_flops, cost.write_bytes) == (24, 40)
+
+
+def test_glu_backward_counts_on_its_gradient():
+    """9 FLOP an element of the gradient, which is half as wide as the result."""
+    inputs = {"grad_output": tensor(2, 4), "self": tensor(2, 8)}
+    assert cost_of("glu_backward", inputs, tensor(2, 8)).vector_flops == 72
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs", "flops"),
+    [
+        ("sum", {}, 24),
+        ("mean", {}, 24 + 4),
+        ("amax", {}, 24),
+        ("argmax", {}, 24),
+        ("var", {}, 4 * 24 + 2 * 4),
+        ("logsumexp", {}, 4 * 24 + 2 * 4),
+        ("norm", {"ord": 2}, 2 * 24 + 4),
+        ("norm", {"ord": 1}, 2 * 24),
+        ("norm", {"p": 3}, 3 * 24 + 4),
+        ("norm", {"ord": float("inf")}, 2 * 24),
+    ],
+)
+def test_reductions(name: str, attrs: dict[str, object], flops: int):
+    """4 rows of 6 to 4 results."""
+    cost = cost_of(name, {"self": tensor(4, 6)}, tensor(4), **attrs)
+    assert (cost.vector_flops, cost.bytes) == (flops, 96 + 16)
+
+
+def test_a_running_sum_writes_what_it_reads():
+    """cumsum: one addition an element."""
+    cost = cost_of("cumsum", {"self": tensor(4, 6)}, tensor(4, 6))
+    assert (cost.vector_flops, cost.bytes) == (24, 192)
+
+
+def test_the_larger_of_two_tensors_is_no_reduction():
+    """torch.max(a, b): one comparison an element of the result."""
+    cost = cost_of("max", {"self": tensor(3, 1), "other": tensor(1, 4)}, tensor(3, 4))
+    assert cost.vector_flops == 12
+
+
+def test_a_trace_reads_the_diagonal():
+    """100 elements of 100 x 200."""
+    cost = cost_of("trace", {"self": tensor(100, 200)}, tensor())
+    assert (cost.vector_flops, cost.read_bytes) == (100, 400)
+
+
+def test_norms_of_a_list():
+    """_foreach_norm: square and sum an element, a root a tensor."""
+    cost = cost_of("foreach_norm", {"self.0": tensor(3), "self.1": tensor(5)}, (tensor(), tensor()))
+    assert cost.vector_flops == 2 * 8 + 2
+
+
+def test_pairwise_distances():
+    """4 and 5 points of 3 components: 20 pairs of 3 * 3 + 1 FLOP."""
+    cost = cost_of("cdist", {"x1": tensor(4, 3), "x2": tensor(5, 3)}, tensor(4, 5), p=2.0)
+    assert cost.vector_flops == 200
+
+
+def test_an_unknown_norm_is_an_error():
+    """A norm's order is a number."""
+    with pytest.raises(InputError, match="order must be a number"):
+        price(op("norm", {"self": tensor(4)}, tensor(), ord="nuc"))
+
+
+def test_rms_norm_of_dimensions():
+    """2 x 3 in float16: 6 elements at 4 FLOP; x and weight in, y and 1/rms out."""
+    cost = normalization.rms_norm_forward(2, 3, 2)
+    assert (cost.flops, cost.read_bytes, cost.write_bytes) == (24, 18, 20)
+
+
+def test_rms_norm_of_an_op():
+    """The op of the same shapes costs the same."""
+    half = {"dtype": "float16"}
+    inputs = {"input": tensor(2, 3, **half), "weight": tensor(3, **half)}
+    cost = cost_of("rms_norm", inputs, (tensor(2, 3, **half), tensor(2, 1)))
+    want = normalization.rms_norm_forward(2, 3, 2)
+    assert (cost.flops, cost.read_bytes, cost.write_bytes) == (
+        want.flops,
+        want.read_bytes,
+        want.write_bytes,
+    )
+
+
+def test_rms_norm_backward():
+    """Both gradients 9 FLOP an element; without dweight 7, without a weight 6."""
+    inputs = {
+        "grad_out": tensor(4, 8),
+        "input": tensor(4, 8),
+        "rstd": tensor(4, 1),
+        "weight": tensor(8),
+    }
+    outputs = (tensor(4, 8), tensor(8))
+    cost = cost_of("rms_norm_backward", inputs, outputs, output_mask=(True, True))
+    want = normalization.rms_norm_backward(4, 8, 4)
+    assert cost.vector_flops == want.vector_flops == 9 * 32
+    assert cost.bytes == want.bytes == (3 * 32 + 2 * 8 + 4) * 4
+    only = cost_of("rms_norm_backward", inputs, outputs[:1], output_mask=(True, False))
+    assert only.vector_flops == 7 * 32
+    del inputs["weight"]
+    plain = cost_of("rms_norm_backward", inputs, outputs[:1], output_mask=(True, False))
+    assert plain.vector_flops == 6 * 32
+
+
+def test_layer_norm():
+    """7 FLOP an element with weight and bias, 5 without; the backward 13."""
+    inputs = {"input": tensor(4, 8), "weight": tensor(8), "bias": tensor(8)}
+    outputs = (tensor(4, 8), tensor(4, 1), tensor(4, 1))
+    cost = cost_of("layer_norm", inputs, outputs)
+    want = normalization.layer_norm_forward(4, 8, 4)
+    assert cost.vector_flops == want.vector_flops == 7 * 32
+    assert cost.bytes == want.bytes
+    assert cost_of("layer_norm", {"input": tensor(4, 8)}, outputs).vector_flops == 5 * 32
+    saved = {"grad_out": tensor(4, 8), **inputs, "mean": tensor(4, 1), "rstd": tensor(4, 1)}
+    grads = (tensor(4, 8), tensor(8), tensor(8))
+    back = cost_of("layer_norm_backward", saved, grads, output_mask=(True, True, True))
+    want = normalization.layer_norm_backward(4, 8, 4)
+    # the bias is an argument that nothing is computed from
+    assert (back.vector_flops, back.bytes) == (want.vector_flops, want.bytes)
+    assert want.vector_flops == 13 * 32
+
+
+def test_batch_norm_in_training_writes_its_running_statistics():
+    """The older schema does not say that it does."""
+    inputs = {
+        "input": tensor(2, 3, 4),
+        "weight": tensor(3),
+        "bias": tensor(3),
+        "running_mean": tensor(3),
+        "running_var": tensor(3),
+    }
+    training = cost_of("batch_norm", inputs, tensor(2, 3, 4), training=True)
+    assert (training.vector_flops, training.write_bytes) == (7 * 24, (24 + 6) * 4)
+    evaluation = cost_of("batch_norm", inputs, tensor(2, 3, 4), training=False)
+    assert (evaluation.vector_flops, evaluation.write_bytes) == (4 * 24, 96)
+
+
+def test_softmax():
+    """5 FLOP an element forward, 4 backward: one read and one write, or two reads."""
+    cost = cost_of("softmax", {"self": tensor(4, 8)}, tensor(4, 8), dim=-1)
+    want = softmax.softmax_forward(4, 8, 4)
+    assert (cost.vector_flops, cost.bytes) == (want.vector_flops, want.bytes) == (160, 256)
+    saved = {"grad_output": tensor(4, 8), "output": tensor(4, 8)}
+    back = cost_of("softmax_backward", saved, tensor(4, 8))
+    want = softmax.softmax_backward(4, 8, 4)
+    assert (back.vector_flops, back.bytes) == (want.vector_flops, want.bytes) == (128, 384)
+
+
+def test_softmax_that_widens():
+    """bfloat16 in, float32 out."""
+    cost = cost_of("softmax", {"self": tensor(4, 8, dtype="bfloat16")}, tensor(4, 8))
+    assert cost.bytes == 64 + 128 == softmax.softmax_forward(4, 8, 2, out_itemsize=4).bytes
+
+
+def test_negative_log_likelihood_reads_one_class_a_row():
+    """16 rows of 1000 classes: 16 elements and 16 targets in, two numbers out."""
+    inputs = {"self": tensor(16, 1000), "target": tensor(16, dtype="int64")}
+    cost = cost_of("nll_loss", inputs, (tensor(), tensor()))
+    assert (cost.vector_flops, cost.read_bytes, cost.write_bytes) == (32, 16 * 12, 8)
+
+
+def test_negative_log_likelihood_s_gradient_is_dense_and_does_not_read_its_input():
+    """16 x 1000 zeros and 16 values written from 16 targets and two numbers."""
+    inputs = {
+        "grad_output": tensor(),
+        "self": tensor(16, 1000),
+        "target": tensor(16, dtype="int64"),
+        "total_weight": tensor(),
+    }
+    cost = cost_of("nll_loss_backward", inputs, tensor(16, 1000))
+    assert (cost.vector_flops, cost.read_bytes, cost.write_bytes) == (16, 136, 64_000)
+
+
+def test_a_loss_that_reduces_adds_up():
+    """Mean squared error of 8: difference and square, and a sum where it reduces."""
+    inputs = {"self": tensor(8), "target": tensor(8)}
+    assert cost_of("mse_loss", inputs, tensor(), reduction=1).vector_flops == 24
+    assert cost_of("mse_loss", inputs, tensor(8), reduction=0).vector_flops == 16
+    back = cost_of("mse_loss_backward", {"grad_output": tensor(), **inputs}, tensor(8))
+    assert back.vector_flops == 24
+
+
+def test_fused_cross_entropy_reads_the_logits_once():
+    """2048 rows of 128,256 in bfloat16: the logits in, two numbers a row out."""
+    cost = loss.cross_entropy_forward(2048, 128_256, 2)
+    assert cost.read_bytes == 2048 * 128_256 * 2 + 2048 * 8
+    assert cost.write_bytes == 2048 * 8
+    back = loss.cross_entropy_backward(2048, 128_256, 2)
+    assert back.write_bytes == 2048 * 128_256 * 2
+
+
+def test_an_expanded_gradient_is_read_as_its_storage():
+    """The gradient of a sum is one number, however large it looks."""
+    dy = strided(tensor(1), (64, 64), (0, 0))
+    cost = cost_of("mul", {"self": dy, "other": tensor(64, 64)}, tensor(64, 64))
+    assert cost.read_bytes == 4 + 64 * 64 * 4
