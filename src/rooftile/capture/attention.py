@@ -101,7 +101,9 @@ def scaled_dot_product_attention(
     added = query.dim() == 3
     if added:
         query, key, value = (t.unsqueeze(0) for t in (query, key, value))
-    keep = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    keep = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (query, key, value, attn_mask)
+    )
     scale = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     out = OPS.attention(query, key, value, attn_mask, dropout_p, is_causal, scale, keep)[0]
     return out.squeeze(0) if added else out

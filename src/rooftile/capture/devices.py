@@ -24,6 +24,7 @@ def gpu_as_cpu() -> Iterator[None]:
     would do as well, but under one torch leaves the fast paths of its encoder layers.
     """
     constructors = {f.__name__ for f in _device_constructors()}
+    autocast = torch.autocast.__init__
     named: list[tuple[Any, str]]
     named = [(torch, name) for name in sorted(constructors) if callable(getattr(torch, name, None))]
     named += [(torch.Tensor, name) for name in (*_MOVES, *_METHODS)]
@@ -33,13 +34,29 @@ def gpu_as_cpu() -> Iterator[None]:
     try:
         for owner, name, _, original in originals:
             setattr(owner, name, _stay if name in _MOVES else _on_cpu(original))
+        torch.autocast.__init__ = _autocast(autocast)  # type: ignore[method-assign]
         yield
     finally:
+        torch.autocast.__init__ = autocast  # type: ignore[method-assign]
         for owner, name, own, _ in originals:
             if own is None:  # inherited: what was set hides it
                 delattr(owner, name)
             else:
                 setattr(owner, name, own)
+
+
+def _autocast(original: Callable[..., None]) -> Callable[..., None]:
+    """A GPU's autocast, with its dtype (float16 unless one is named) and the CPU's list of ops."""
+
+    @wraps(original)
+    def init(
+        self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any
+    ) -> None:
+        if device_type in _ELSEWHERE:
+            device_type, dtype = "cpu", dtype or torch.float16
+        original(self, device_type, dtype, *args, **kwargs)
+
+    return init
 
 
 def _stay(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

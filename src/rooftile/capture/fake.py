@@ -56,20 +56,33 @@ class Faker:
 def fake_weights(model: nn.Module, faker: Faker) -> Iterator[None]:
     """Swap parameters and buffers for their fake twins while the context lasts.
 
-    The model, its training flags included, is afterwards as it was: nothing of the capture (hooks,
-    gradients, running statistics) stays on it.
+    The model is afterwards as it was: its attributes, its training flags, and no weight, buffer or
+    submodule more than before.
     """
-    modules = list(model.modules())
-    before = [(m, dict(m._parameters), dict(m._buffers), m.training) for m in modules]
+    before = [(m, dict(m.__dict__), [dict(store) for store in _stores(m)]) for m in model.modules()]
     try:
-        for module in modules:
+        for module, _, _ in before:
             for store in (module._parameters, module._buffers):
                 for name, tensor in store.items():
                     if tensor is not None:
                         store[name] = faker.tensor(tensor)  # type: ignore[assignment]
+            refresh_flat_weights(module)
         yield
     finally:
-        for module, parameters, buffers, training in before:
-            module._parameters.update(parameters)
-            module._buffers.update(buffers)
-            module.training = training
+        for module, attributes, stores in before:
+            for store, kept in zip(_stores(module), stores, strict=True):
+                store.clear()
+                store.update(kept)
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+            refresh_flat_weights(module)
+
+
+def _stores(module: nn.Module) -> tuple[dict[str, Any], ...]:
+    return module._parameters, module._buffers, module._modules
+
+
+def refresh_flat_weights(module: nn.Module) -> None:
+    """A recurrent layer keeps a second list of its weights."""
+    if isinstance(module, nn.RNNBase):
+        module._init_flat_weights()

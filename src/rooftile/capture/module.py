@@ -39,22 +39,9 @@ def no_progress(stage: str) -> None:
     """Say nothing."""
 
 
-class _ShapesOnly(FakeTensorMode):
-    """Fake tensors without torch's guard against compiling the mode itself.
-
-    Nothing compiles here, and the guard is a tenth of a capture's time.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-    __torch_dispatch__ = FakeTensorMode.__torch_dispatch__.__wrapped__  # type: ignore[attr-defined]
-
-
 def fake_mode() -> FakeTensorMode:
     """Tensors made under it have shapes and no memory; real ones that meet them lose theirs."""
-    return _ShapesOnly(allow_non_fake_inputs=True)
+    return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def capture_module(
@@ -157,6 +144,11 @@ def _unwrapped(model: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     """The module inside a compiled one: what is counted is what the compiler was given."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if any(isinstance(m, torch.jit.ScriptModule) for m in model.modules()):
+        raise InputError(
+            f"model must be a Python module, got TorchScript ({type(model).__name__}): its source, "
+            "or torch.export of it, can be captured"
+        )
     inner = getattr(model, "_orig_mod", None)
     if isinstance(inner, nn.Module):
         return inner, ("the model is compiled: its uncompiled module was captured",)
@@ -189,6 +181,8 @@ def user_errors(what: str) -> Iterator[None]:
         yield
     except RooftileError:
         raise
+    except SystemExit as error:
+        raise TargetError(f"{what}: it calls sys.exit({error.code!r})", "") from error
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise TargetError(
             f"{what}: it looks at a tensor's values ({error.func}), and a capture has shapes only",

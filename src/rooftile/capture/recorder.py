@@ -29,6 +29,7 @@ class Recorder(TorchDispatchMode):
     Attributes:
         ops: What ran, in order.
         phase: Given to each op that is recorded; the caller sets it.
+        paused: Nothing is recorded while the caller has set it.
     """
 
     supports_higher_order_operators = True
@@ -42,6 +43,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[Op] = []
         self.phase: Phase = "forward"
+        self.paused = False
         self._modules = modules
         self._lines = LineFinder()
         self._signatures: dict[Any, Signature] = {}
@@ -53,6 +55,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if self.paused:
+            return func(*args, **(kwargs or {}))
         if func is _DEVICE:  # two of three dispatches under fake tensors
             return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}

@@ -47,6 +47,9 @@ def run_training(
     if optimizer != "none":
         recorder.phase = "optimizer"
         update = _OPTIMIZERS[optimizer](parameters)
+        recorder.paused = True  # the first step makes the state, which no later one does
+        update.step()
+        recorder.paused = False
         update.step()
         wanted += [*parameters, *tensors(list(update.state.values()))]
     return wanted

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from rooftile.capture.config import capture_config
+from rooftile.capture.conversion import convertible
 from rooftile.capture.devices import gpu_as_cpu
 from rooftile.capture.exported import capture_exported
 from rooftile.capture.module import (
@@ -81,7 +82,7 @@ def capture_target(
             target, mode=mode, dtype=dtype, optimizer=optimizer, progress=progress
         )
     progress("building the model")
-    with fake_mode(), gpu_as_cpu(), skip_init():
+    with fake_mode(), gpu_as_cpu(), skip_init(), convertible():
         model, inputs, loss = _call(_load(target), target, batch, seq)
     return capture_module(
         model, inputs, mode=mode, dtype=dtype, optimizer=optimizer, loss=loss, target_name=target,

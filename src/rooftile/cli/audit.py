@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import Any, cast
 
 from rooftile.cli import options
@@ -51,7 +53,8 @@ def audit(
     check_hot_share(hot)
     grouping = check_selection(by, top)
     several = check_gpus(gpu, by=by, csv=csv_to, plan=plan_to)
-    with stages() as progress:
+    # stdout is data: what the user's code prints goes to stderr
+    with stages() as progress, redirect_stdout(sys.stderr):
         estimate = price(
             target,
             gpu=several[0] if several else gpu,

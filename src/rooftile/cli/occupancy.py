@@ -75,7 +75,7 @@ def occupancy(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one record a line.")] = False,
 ) -> None:
-    """Say how many blocks are resident, what binds, and which tile to take.
+    """Say how many blocks are resident and which tile to take.
 
     With a kernel: compiles it for each architecture without a GPU, reads registers, spills, shared
     memory and loads out of the binary, and picks the largest tile that keeps the occupancy, does

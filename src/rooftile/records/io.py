@@ -167,6 +167,10 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """
     target = Path(path)
     check_destination(target)
+    if str(target).startswith(("/dev/", "/proc/")) or (target.exists() and not target.is_file()):
+        _pour(target, data)
+        return
+    target = target.resolve()  # a link stays, the file it names is written
     temporary = ""
     try:
         with tempfile.NamedTemporaryFile(
@@ -183,6 +187,15 @@ def write_whole(path: str | Path, data: bytes) -> None:
         if isinstance(error, OSError):
             raise InputError(f"cannot write {target}: {error.strerror}") from error
         raise
+
+
+def _pour(target: Path, data: bytes) -> None:
+    """Write into a device or a pipe, which nothing can take the place of."""
+    try:
+        with open(target, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}") from error
 
 
 def check_destination(path: str | Path) -> None:
