@@ -221,7 +221,8 @@ def _hold(rows: Sequence[Measurement], names: set[str], demand: Demand | None) -
         if row.error
     ]
     if broken:
-        listed = "\n  ".join(broken)
+        most = 5  # the rows say the rest
+        listed = "\n  ".join([*broken[:most], *(["..."] if len(broken) > most else [])])
         raise GateError(f"{len(broken)} of {len(own)} results do not stand:\n  {listed}")
     if demand is not None:
         hold(demand, own)
