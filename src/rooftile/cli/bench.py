@@ -73,9 +73,9 @@ def bench(
 
     Results are held to float64 first: a wrong one is never timed. Every provider runs once a round,
     each round starts one further on, and before each call the L2 is filled with something else.
-    Times are medians; the spread is the 20th and 80th percentile;
-    '*' marks a median that had not settled. Speed is given in parts of a copy of the same bytes (or
-    a large matmul) in the same rounds, and of the datasheet.
+    Times are medians; the spread is the 20th and 80th percentile; '*' marks a median that had not
+    settled. Speed is given in parts of a copy of the same bytes (or a large matmul) in the same
+    rounds, and of the datasheet.
     """
     from rooftile.api.benchmark import benchmark, parse_names, parse_shapes
     from rooftile.cli.progress import stages
