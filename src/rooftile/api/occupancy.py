@@ -190,10 +190,10 @@ def sweep_kernel(
     """
     from rooftile.api.device import choose_device
     from rooftile.compile.run import compile_all
+    from rooftile.compile.targets import target_of
     from rooftile.plan import sweep as plan
-    from rooftile.spec.limits import limits
 
-    names = [limits(target).target for target in targets]
+    names = [target_of(target).name for target in targets]
     devices = [choose_device(gpu, default=GPU_OF_TARGET.get(name)) for name in names]
     latency = plan.LATENCY_S if latency_s is None else latency_s
     for device in devices:

@@ -11,8 +11,8 @@ import typer.main
 from rooftile.cli.audit import audit
 from rooftile.cli.bench import bench
 from rooftile.cli.gpus import gpus
-from rooftile.cli.report import report
 from rooftile.cli.occupancy import occupancy
+from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
 from rooftile.cli.tile import tile

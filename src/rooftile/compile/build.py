@@ -126,7 +126,7 @@ def compile_build(build: Build) -> KernelResources:
     log = io.StringIO()
     begun = time.perf_counter()
     with contextlib.redirect_stdout(log):
-        compiled = _compiled(build)
+        compiled = compiled_kernel(build)
     seconds = time.perf_counter() - begun
     metadata = compiled.metadata
     if build.target.backend == "cuda":
@@ -149,14 +149,18 @@ def compile_build(build: Build) -> KernelResources:
     )
 
 
-def _compiled(build: Build) -> Any:
-    """Triton's compiled kernel."""
+def compiled_kernel(build: Build) -> Any:
+    """Triton's compiled kernel: its stages, binary and metadata.
+
+    Raises:
+        InputError: Triton does not compile it; the message is Triton's, with the user's line.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
     from triton.experimental.gluon._runtime import GluonASTSource
-    from triton.runtime.errors import OutOfResources
+    from triton.runtime.errors import OutOfResources, PTXASError
 
     kernel, target = build.kernel, build.target
     names = [param.name for param in kernel.params]
@@ -183,6 +187,8 @@ def _compiled(build: Build) -> Any:
         )
     except CompilationError as error:
         raise InputError(_where(kernel, error)) from error
+    except PTXASError as error:
+        raise InputError(_not_assembled(target, str(error))) from error
     except OutOfResources as error:
         raise InputError(str(error)) from error
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
@@ -190,6 +196,18 @@ def _compiled(build: Build) -> Any:
         raise InputError(
             f"{kernel.__name__} does not compile for {target.name}: {words}"
         ) from error
+
+
+def _not_assembled(target: Target, message: str) -> str:
+    """What ptxas did not take: the target itself, or the code."""
+    import triton
+
+    if "is not defined for option 'gpu-name'" in message:
+        return (
+            f"target must be one that Triton {triton.__version__} knows, its ptxas does not know"
+            f" {target.name}: a newer Triton is wanted"
+        )
+    return message
 
 
 def _where(kernel: Any, error: Any) -> str:
