@@ -157,31 +157,13 @@ def compiled_kernel(build: Build) -> Any:
     """
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
-    from triton.experimental.gluon._runtime import GluonASTSource
     from triton.runtime.errors import OutOfResources, PTXASError
 
     kernel, target = build.kernel, build.target
-    names = [param.name for param in kernel.params]
-    signature = {
-        name: build.arguments[name].type if name in build.arguments else "constexpr"
-        for name in names
-    }
-    attributes = {
-        (position,): [["tt.divisibility", DIVISIBLE]]
-        for position, name in enumerate(names)
-        if name in build.arguments and build.arguments[name].divisible
-    }
-    source = GluonASTSource if kernel.is_gluon() else ASTSource
     try:
         return triton.compile(
-            source(
-                fn=kernel,
-                signature=signature,
-                constexprs={(names.index(name),): v for name, v in build.constants.items()},
-                attrs=attributes,
-            ),
+            _source(build),
             target=GPUTarget(target.backend, target.arch, target.warp_size),
             options=dict(build.options),
         )
@@ -196,6 +178,31 @@ def compiled_kernel(build: Build) -> Any:
         raise InputError(
             f"{kernel.__name__} does not compile for {target.name}: {words}"
         ) from error
+
+
+def _source(build: Build) -> Any:
+    """What Triton calls a source: the kernel with its types, constants and alignments."""
+    from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    kernel = build.kernel
+    names = [param.name for param in kernel.params]
+    signature = {
+        name: build.arguments[name].type if name in build.arguments else "constexpr"
+        for name in names
+    }
+    attributes = {
+        (position,): [["tt.divisibility", DIVISIBLE]]
+        for position, name in enumerate(names)
+        if name in build.arguments and build.arguments[name].divisible
+    }
+    source = GluonASTSource if kernel.is_gluon() else ASTSource
+    return source(
+        fn=kernel,
+        signature=signature,
+        constexprs={(names.index(name),): value for name, value in build.constants.items()},
+        attrs=attributes,
+    )
 
 
 def _not_assembled(target: Target, message: str) -> str:
