@@ -20,10 +20,7 @@ KERNELS = {
 
 def main(folder: str, *targets: str) -> None:
     """One file a kernel and target: ``softmax.sm_90.cubin``."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    from rooftile.compile.build import plan_build
+    from rooftile.compile.build import compiled_kernel, plan_build
     from rooftile.compile.kernel import Argument, Call, load_kernel, parse_signature
     from rooftile.compile.targets import target_of
 
@@ -34,20 +31,9 @@ def main(folder: str, *targets: str) -> None:
         arguments = {key: arg for key, arg in given.items() if isinstance(arg, Argument)}
         for target in map(target_of, targets):
             build = plan_build(kernel, target, Call(arguments, {}, {}), config)
-            names = [param.name for param in kernel.params]
-            compiled = triton.compile(
-                triton.compiler.ASTSource(
-                    fn=kernel,
-                    signature={n: arguments[n].type if n in arguments else "constexpr"
-                               for n in names},
-                    constexprs={(names.index(n),): v for n, v in build.constants.items()},
-                    attrs={(names.index(n),): [["tt.divisibility", 16]]
-                           for n, arg in arguments.items() if arg.divisible},
-                ),
-                target=GPUTarget(target.backend, target.arch, target.warp_size),
-                options=dict(build.options),
-            )  # fmt: skip
-            Path(folder, f"{name}.{target.name}.cubin").write_bytes(compiled.asm["cubin"])
+            Path(folder, f"{name}.{target.name}.cubin").write_bytes(
+                compiled_kernel(build).asm["cubin"]
+            )
 
 
 if __name__ == "__main__":

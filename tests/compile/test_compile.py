@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import triton
 from compile.conftest import KERNELS, MATMUL, SOFTMAX
 
 import rooftile
@@ -34,6 +35,12 @@ def softmax(tmp_path_factory) -> dict[str, KernelResources]:
 def test_a_softmax_on_every_nvidia_target(target, softmax):
     """A row of 8,192 B in and out by 256 threads: 2 accesses of 16 B each, all known exactly."""
     kernel = softmax[target]
+    if target == "sm_110" and triton.__version__ < "3.7":
+        assert kernel == (
+            f"target must be one that Triton {triton.__version__} knows, its ptxas does not know"
+            " sm_110: a newer Triton is wanted"
+        )
+        return
     assert isinstance(kernel, KernelResources), kernel
     assert (kernel.target, kernel.threads, kernel.warp_size) == (target, 256, 32)
     assert 16 <= kernel.registers <= 64
@@ -64,8 +71,6 @@ def test_a_softmax_on_every_amd_target(target, softmax):
 
 def test_the_record_says_what_was_compiled(softmax):
     """Arguments, constants, options, compiler."""
-    import triton
-
     kernel = softmax["sm_90"]
     assert kernel.kernel == "softmax_kernel"
     assert kernel.compiler == f"triton {triton.__version__}"

@@ -190,14 +190,13 @@ def sweep_kernel(
     """
     from rooftile.api.device import choose_device
     from rooftile.compile.run import compile_all
+    from rooftile.compile.targets import target_of
     from rooftile.plan import sweep as plan
-    from rooftile.spec.limits import limits
 
-    names = [limits(target).target for target in targets]
+    names = [target_of(target).name for target in targets]
     devices = [choose_device(gpu, default=GPU_OF_TARGET.get(name)) for name in names]
-    latency = plan.LATENCY_S if latency_s is None else latency_s
-    for device in devices:
-        plan.needed_bytes(device, latency)
+    limit = {"floor": floor, "latency_s": plan.LATENCY_S if latency_s is None else latency_s}
+    plan.check_sweep(devices, **limit)
     configs = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
     where = kernel_target(kernel)
     outcomes = compile_all(
@@ -211,17 +210,10 @@ def sweep_kernel(
         progress=progress,
     )
     size = len(configs)
+    shares = [outcomes[at : at + size] for at in range(0, len(outcomes), size)]
     return tuple(
-        plan.sweep(
-            where.rpartition(":")[2],
-            name,
-            device,
-            configs,
-            outcomes[i * size : (i + 1) * size],
-            floor=floor,
-            latency_s=latency,
-        )
-        for i, (name, device) in enumerate(zip(names, devices, strict=True))
+        plan.sweep(where.rpartition(":")[2], name, device, configs, share, **limit)
+        for name, device, share in zip(names, devices, shares, strict=True)
     )
 
 

@@ -9,71 +9,83 @@ import typer
 
 from rooftile.errors import InputError
 
+Kernel = Annotated[
+    str | None,
+    typer.Argument(
+        help="A Triton or Gluon kernel to compile: file.py:name or package.module:name. "
+        "Without one, --threads and --regs say what it takes.",
+        metavar="KERNEL",
+    ),
+]
+Arch = Annotated[
+    list[str] | None,
+    typer.Option(help="sm_80 ... sm_121, gfx90a ... gfx1100; may be repeated.", metavar="NAME"),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Values of a constant or compiler option to try: BLOCK=256,4096; may be repeated.",
+        metavar="NAME=V,V",
+    ),
+]
+Const = Annotated[
+    list[str] | None,
+    typer.Option(help="A constant or compiler option that stays: BLOCK=1024.", metavar="NAME=V"),
+]
+Signature = Annotated[
+    str | None,
+    typer.Option(
+        help="Types of the run-time arguments: '*bf16:16, *bf16:16, i32'. :16 says divisible.",
+        metavar="TYPES",
+    ),
+]
+Call = Annotated[
+    str,
+    typer.Option(
+        help="A function beside the kernel that launches it: the types are taken from there.",
+        metavar="NAME",
+    ),
+]
+FeedingGpu = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose bandwidth sets the bytes in flight that are needed.", metavar="NAME|FILE"
+    ),
+]
+Floor = Annotated[
+    float, typer.Option(help="Least occupancy of the pick in percent.", metavar="PERCENT")
+]
+Threads = Annotated[int | None, typer.Option(help="Threads of a block.", metavar="N")]
+Regs = Annotated[int, typer.Option(help="Registers of a thread.", metavar="N")]
+Smem = Annotated[int, typer.Option(help="Shared memory of a block in bytes.", metavar="BYTES")]
+Simple = Annotated[
+    bool, typer.Option("--simple", help="The textbook's formula, and what it leaves out.")
+]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Compile again, whatever the cache holds.")
+]
+Html = Annotated[
+    str | None, typer.Option(help="Write the sweep as a page with a chart.", metavar="FILE")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one record a line.")]
+
 
 def occupancy(
-    kernel: Annotated[
-        str | None,
-        typer.Argument(
-            help="A Triton or Gluon kernel to compile: file.py:name or package.module:name. "
-            "Without one, --threads and --regs say what it takes.",
-            metavar="KERNEL",
-        ),
-    ] = None,
-    arch: Annotated[
-        list[str] | None,
-        typer.Option(help="sm_80 ... sm_121, gfx90a ... gfx1100; may be repeated.", metavar="NAME"),
-    ] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Values of a constant or compiler option to try: BLOCK=256,4096; may be repeated.",
-            metavar="NAME=V,V",
-        ),
-    ] = None,
-    const: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A constant or compiler option that stays: BLOCK=1024.", metavar="NAME=V"
-        ),
-    ] = None,
-    signature: Annotated[
-        str | None,
-        typer.Option(
-            help="Types of the run-time arguments: '*bf16:16, *bf16:16, i32'. :16 says divisible.",
-            metavar="TYPES",
-        ),
-    ] = None,
-    call: Annotated[
-        str,
-        typer.Option(
-            help="A function beside the kernel that launches it: the types are taken from there.",
-            metavar="NAME",
-        ),
-    ] = "example",
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            help="Whose bandwidth sets the bytes in flight that are needed.", metavar="NAME|FILE"
-        ),
-    ] = None,
-    floor: Annotated[
-        float, typer.Option(help="Least occupancy of the pick in percent.", metavar="PERCENT")
-    ] = 50.0,
-    threads: Annotated[int | None, typer.Option(help="Threads of a block.", metavar="N")] = None,
-    regs: Annotated[int, typer.Option(help="Registers of a thread.", metavar="N")] = 0,
-    smem: Annotated[
-        int, typer.Option(help="Shared memory of a block in bytes.", metavar="BYTES")
-    ] = 0,
-    simple: Annotated[
-        bool, typer.Option("--simple", help="The textbook's formula, and what it leaves out.")
-    ] = False,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compile again, whatever the cache holds.")
-    ] = False,
-    html: Annotated[
-        str | None, typer.Option(help="Write the sweep as a page with a chart.", metavar="FILE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one record a line.")] = False,
+    kernel: Kernel = None,
+    arch: Arch = None,
+    sweep: Sweep = None,
+    const: Const = None,
+    signature: Signature = None,
+    call: Call = "example",
+    gpu: FeedingGpu = None,
+    floor: Floor = 50.0,
+    threads: Threads = None,
+    regs: Regs = 0,
+    smem: Smem = 0,
+    simple: Simple = False,
+    no_cache: NoCache = False,
+    html: Html = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say how many blocks are resident and which tile to take.
 
@@ -130,18 +142,9 @@ def _numbers(
 
 
 def _kernel(
-    kernel: str,
-    arch: list[str],
-    sweep: list[str],
-    const: list[str],
-    signature: str | None,
-    call: str,
-    gpu: str | None,
-    floor: float,
-    cache: bool,
-    html: str | None,
-    as_json: bool,
-) -> None:
+    kernel: str, arch: list[str], sweep: list[str], const: list[str], signature: str | None,
+    call: str, gpu: str | None, floor: float, cache: bool, html: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Occupancy of what the compiler says."""
     from rooftile.api.occupancy import sweep_kernel
     from rooftile.cli.progress import stages

@@ -126,7 +126,7 @@ def compile_build(build: Build) -> KernelResources:
     log = io.StringIO()
     begun = time.perf_counter()
     with contextlib.redirect_stdout(log):
-        compiled = _compiled(build)
+        compiled = compiled_kernel(build)
     seconds = time.perf_counter() - begun
     metadata = compiled.metadata
     if build.target.backend == "cuda":
@@ -149,16 +149,43 @@ def compile_build(build: Build) -> KernelResources:
     )
 
 
-def _compiled(build: Build) -> Any:
-    """Triton's compiled kernel."""
+def compiled_kernel(build: Build) -> Any:
+    """Triton's compiled kernel: its stages, binary and metadata.
+
+    Raises:
+        InputError: Triton does not compile it; the message is Triton's, with the user's line.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
-    from triton.experimental.gluon._runtime import GluonASTSource
-    from triton.runtime.errors import OutOfResources
+    from triton.runtime.errors import OutOfResources, PTXASError
 
     kernel, target = build.kernel, build.target
+    try:
+        return triton.compile(
+            _source(build),
+            target=GPUTarget(target.backend, target.arch, target.warp_size),
+            options=dict(build.options),
+        )
+    except CompilationError as error:
+        raise InputError(_where(kernel, error)) from error
+    except PTXASError as error:
+        raise InputError(_not_assembled(target, str(error))) from error
+    except OutOfResources as error:
+        raise InputError(str(error)) from error
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        words = str(error) or type(error).__name__
+        raise InputError(
+            f"{kernel.__name__} does not compile for {target.name}: {words}"
+        ) from error
+
+
+def _source(build: Build) -> Any:
+    """What Triton calls a source: the kernel with its types, constants and alignments."""
+    from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    kernel = build.kernel
     names = [param.name for param in kernel.params]
     signature = {
         name: build.arguments[name].type if name in build.arguments else "constexpr"
@@ -170,26 +197,24 @@ def _compiled(build: Build) -> Any:
         if name in build.arguments and build.arguments[name].divisible
     }
     source = GluonASTSource if kernel.is_gluon() else ASTSource
-    try:
-        return triton.compile(
-            source(
-                fn=kernel,
-                signature=signature,
-                constexprs={(names.index(name),): v for name, v in build.constants.items()},
-                attrs=attributes,
-            ),
-            target=GPUTarget(target.backend, target.arch, target.warp_size),
-            options=dict(build.options),
+    return source(
+        fn=kernel,
+        signature=signature,
+        constexprs={(names.index(name),): value for name, value in build.constants.items()},
+        attrs=attributes,
+    )
+
+
+def _not_assembled(target: Target, message: str) -> str:
+    """What ptxas did not take: the target itself, or the code."""
+    import triton
+
+    if "is not defined for option 'gpu-name'" in message:
+        return (
+            f"target must be one that Triton {triton.__version__} knows, its ptxas does not know"
+            f" {target.name}: a newer Triton is wanted"
         )
-    except CompilationError as error:
-        raise InputError(_where(kernel, error)) from error
-    except OutOfResources as error:
-        raise InputError(str(error)) from error
-    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        words = str(error) or type(error).__name__
-        raise InputError(
-            f"{kernel.__name__} does not compile for {target.name}: {words}"
-        ) from error
+    return message
 
 
 def _where(kernel: Any, error: Any) -> str:

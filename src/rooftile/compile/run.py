@@ -79,8 +79,7 @@ def compile_all(
             else answer["error"]
         )
         if progress:
-            done = sum(outcome is not None for outcome in outcomes)
-            progress(f"compiled {done} of {len(outcomes)}")
+            progress(f"compiled {len(outcomes) - outcomes.count(None)} of {len(outcomes)}")
     return [outcome if outcome is not None else "no answer" for outcome in outcomes]
 
 

@@ -6,6 +6,7 @@ child that dies of its compile, as C++ assertions do, takes nothing with it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -108,6 +109,8 @@ def _serve(request: dict[str, Any], builds: list[Build | InputError], answers: T
         os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
         if waiting:
             prepare(build.target for _, build, _ in waiting)
+            gc.collect()
+            gc.freeze()  # a collection in a child would copy every page it looks at
         running: dict[int, _Child] = {}
         while waiting or running:
             while waiting and len(running) < request["cores"]:

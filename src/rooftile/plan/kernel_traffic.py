@@ -54,9 +54,7 @@ def traffic(
         loaded += reads * factor
         stored += (size - reads) * factor
     known = not open_loops and all(access.width_bytes for access in kernel.accesses)
-    ratio = None
-    if formula_bytes and known:
-        ratio = (loaded + stored) / formula_bytes
+    ratio = (loaded + stored) / formula_bytes if formula_bytes and known else None
     return Traffic(
         kernel=kernel.kernel,
         blocks=blocks,

@@ -7,17 +7,20 @@ vectors of values that they return (``tests/data``). The numbers per architectur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 from rooftile.errors import InputError
-from rooftile.plan.resident import (
-    UNLIMITED,
-    Resident,
-    resident,
-    round_up,
-    total_vgprs,
-    waves_per_simd,
+from rooftile.plan.launch_check import (
+    allocated_registers,
+    allocated_shared,
+    check_launch,
+    max_registers,
+    max_warps,
+    warp_of,
+    why_not,
 )
+from rooftile.plan.resident import UNLIMITED, Resident, resident, waves_per_simd
 from rooftile.records.occupancy import Cliff, Limit, Occupancy
 from rooftile.records.resources import KernelResources
 from rooftile.spec.limits import AmdLimits, Limits, NvidiaLimits, limits
@@ -59,58 +62,16 @@ def occupancy(
         InputError: A number is out of range for every kernel, or the target is not known.
     """
     unit = limits(target) if isinstance(target, str) else target
-    _check(unit, threads, registers, static_shared, dynamic_shared, barriers, agprs, sgprs)
+    check_launch(unit, threads, registers, static_shared, dynamic_shared, barriers, agprs, sgprs)
     if not -1 <= carveout <= 100:
         raise InputError(f"carveout must be 0 to 100 %, or -1, got {carveout}")
-
-    def at(registers: int, dynamic: int) -> Resident:
-        return resident(
-            unit, threads, registers, static_shared, dynamic, barriers,
-            agprs, sgprs, opt_in, None, carveout,
-        )  # fmt: skip
-
-    now = at(registers, dynamic_shared)
-    per_block = -(-threads // _warp(unit))
-    most = _max_warps(unit)
-    cliffs = (
-        *_register_cliffs(unit, registers, now, per_block, lambda n: at(n, dynamic_shared)),
-        *_shared_cliffs(
-            unit, static_shared, dynamic_shared, now, per_block, lambda n: at(registers, n)
+    return _record(
+        unit,
+        _Launch(
+            threads, registers, static_shared, dynamic_shared, barriers, agprs, sgprs, opt_in,
+            None, carveout,
         ),
-    )
-    per_thread = _allocated_registers(unit, registers, agprs)
-    amd = isinstance(unit, AmdLimits)
-    return Occupancy(
-        target=unit.target,
-        unit=unit.unit if isinstance(unit, AmdLimits) else "SM",
-        threads=threads,
-        registers=registers,
-        accumulation_registers=agprs,
-        scalar_registers=sgprs if amd else None,
-        static_shared_bytes=static_shared,
-        dynamic_shared_bytes=dynamic_shared,
-        barriers=barriers,
-        blocks=now.blocks,
-        warps_per_block=per_block,
-        warps=now.blocks * per_block,
-        max_warps=most,
-        occupancy=now.blocks * per_block / most,
-        waves_per_simd=waves_per_simd(
-            unit, threads, registers, agprs, static_shared + dynamic_shared, sgprs
-        )
-        if isinstance(unit, AmdLimits)
-        else None,
-        limits=_limits(unit, now),
-        limiting=limiting(now),
-        allocated_registers_per_thread=per_thread,
-        allocated_registers_per_block=per_thread * per_block * _warp(unit),
-        allocated_shared_bytes=_allocated_shared(unit, static_shared + dynamic_shared),
-        launches=now.blocks > 0,
-        reason=""
-        if now.blocks
-        else _why_not(unit, now, threads, per_thread, static_shared + dynamic_shared, opt_in),
-        cliffs=cliffs,
-    )
+    )  # fmt: skip
 
 
 def kernel_occupancy(target: str | Limits, kernel: KernelResources) -> Occupancy:
@@ -124,6 +85,65 @@ def kernel_occupancy(target: str | Limits, kernel: KernelResources) -> Occupancy
         barriers=max(1, kernel.barriers),
         agprs=kernel.accumulation_registers,
         sgprs=kernel.scalar_registers,
+    )
+
+
+class _Launch(NamedTuple):
+    """What a kernel asks for, in the order in which ``resident`` takes it."""
+
+    threads: int
+    registers: int
+    static_shared: int
+    dynamic_shared: int
+    barriers: int
+    agprs: int
+    sgprs: int | None
+    opt_in: bool
+    max_dynamic_shared: int | None
+    carveout: int
+
+
+def _record(unit: Limits, launch: _Launch) -> Occupancy:
+    """All that follows from a launch that has been checked."""
+    now = resident(unit, *launch)
+    per_block = -(-launch.threads // warp_of(unit))
+    per_thread = allocated_registers(unit, launch.registers, launch.agprs)
+    shared = launch.static_shared + launch.dynamic_shared
+    amd = isinstance(unit, AmdLimits)
+    return Occupancy(
+        target=unit.target,
+        unit=unit.unit if isinstance(unit, AmdLimits) else "SM",
+        threads=launch.threads,
+        registers=launch.registers,
+        accumulation_registers=launch.agprs,
+        scalar_registers=launch.sgprs if amd else None,
+        static_shared_bytes=launch.static_shared,
+        dynamic_shared_bytes=launch.dynamic_shared,
+        barriers=launch.barriers,
+        blocks=now.blocks,
+        warps_per_block=per_block,
+        warps=now.blocks * per_block,
+        max_warps=max_warps(unit),
+        occupancy=now.blocks * per_block / max_warps(unit),
+        waves_per_simd=_compilers_waves(unit, launch),
+        limits=_limits(unit, now),
+        limiting=limiting(now),
+        allocated_registers_per_thread=per_thread,
+        allocated_registers_per_block=per_thread * per_block * warp_of(unit),
+        allocated_shared_bytes=allocated_shared(unit, shared),
+        launches=now.blocks > 0,
+        reason=why_not(unit, now, launch.threads, per_thread, shared, launch.opt_in),
+        cliffs=tuple(_cliffs(unit, launch, now.blocks, per_block)),
+    )
+
+
+def _compilers_waves(unit: Limits, launch: _Launch) -> int | None:
+    """Waves of a SIMD as AMD's compiler prints them."""
+    if isinstance(unit, NvidiaLimits):
+        return None
+    shared = launch.static_shared + launch.dynamic_shared
+    return waves_per_simd(
+        unit, launch.threads, launch.registers, launch.agprs, shared, launch.sgprs
     )
 
 
@@ -147,37 +167,6 @@ def suggested_block(unit: NvidiaLimits, registers: int, static_shared: int = 0, 
     return best
 
 
-def _warp(unit: Limits) -> int:
-    return unit.warp_size if isinstance(unit, NvidiaLimits) else unit.wavefront_size
-
-
-def _max_warps(unit: Limits) -> int:
-    if isinstance(unit, NvidiaLimits):
-        return unit.max_warps_per_sm
-    return unit.max_waves_per_simd * unit.simds_per_unit
-
-
-def _max_registers(unit: Limits) -> int:
-    """Most registers of a thread, of the kind that a kernel without matrix work has."""
-    if isinstance(unit, NvidiaLimits):
-        return unit.max_registers_per_thread
-    return unit.max_vgprs_per_wave
-
-
-def _allocated_registers(unit: Limits, registers: int, agprs: int) -> int:
-    """Registers of a thread as they are handed out."""
-    if isinstance(unit, NvidiaLimits):
-        return round_up(registers, unit.register_granularity // unit.warp_size)
-    return round_up(total_vgprs(unit, registers, agprs), unit.vgpr_granularity)
-
-
-def _allocated_shared(unit: Limits, shared: int) -> int:
-    """Shared memory of a block as it is handed out [B]."""
-    if isinstance(unit, NvidiaLimits):
-        return round_up(shared + unit.shared_reserved_per_block, unit.shared_granularity)
-    return round_up(shared, unit.lds_granularity)
-
-
 def _limits(unit: Limits, now: Resident) -> tuple[Limit, ...]:
     """What each resource allows, those left out that this architecture does not count."""
     uncounted = {"scalar registers"} if isinstance(unit, NvidiaLimits) else {"barriers"}
@@ -190,117 +179,42 @@ def _limits(unit: Limits, now: Resident) -> tuple[Limit, ...]:
     )
 
 
-def _register_cliffs(
-    unit: Limits, registers: int, now: Resident, per_block: int, at: Callable[[int], Resident]
-) -> Iterator[Cliff]:
-    """The first counts of registers below and above with another number of blocks."""
-    most = _max_warps(unit)
-    for direction, counts in (
-        ("fewer", range(registers - 1, -1, -1)),
-        ("more", range(registers + 1, _max_registers(unit) + 1)),
-    ):
-        for count in counts:
-            there = at(count).blocks
-            if there != now.blocks:
-                yield Cliff(
-                    resource="registers",
-                    direction="fewer" if direction == "fewer" else "more",
-                    at=count,
-                    change=count - registers,
-                    blocks=there,
-                    occupancy=there * per_block / most,
-                )
-                break
-
-
-def _shared_cliffs(
-    unit: Limits,
-    static: int,
-    dynamic: int,
-    now: Resident,
-    per_block: int,
-    at: Callable[[int], Resident],
-) -> Iterator[Cliff]:
-    """The same of shared memory: only where its rounding jumps can the blocks change."""
-    nvidia = isinstance(unit, NvidiaLimits)
-    reserved = unit.shared_reserved_per_block if isinstance(unit, NvidiaLimits) else 0
-    step = unit.shared_granularity if isinstance(unit, NvidiaLimits) else unit.lds_granularity
-    most = unit.shared_per_sm if isinstance(unit, NvidiaLimits) else unit.max_lds_per_workgroup
-    offset = static + (reserved if nvidia else 0)
-    # the largest dynamic size of each allocation: multiples of the step, less what is fixed
-    ends = [end - offset for end in range(0, most + step, step) if end >= offset]
-    below = (end for end in reversed(ends) if end < dynamic)
-    above = (end + 1 for end in ends if end + 1 > dynamic)
-    for fewer, sizes in ((True, below), (False, above)):
-        for size in sizes:
-            there = at(size).blocks
-            if there != now.blocks:
-                yield Cliff(
-                    resource="shared memory",
-                    direction="fewer" if fewer else "more",
-                    at=static + size,
-                    change=size - dynamic,
-                    blocks=there,
-                    occupancy=there * per_block / _max_warps(unit),
-                )
-                break
-
-
-def _why_not(
-    unit: Limits, now: Resident, threads: int, per_thread: int, shared: int, opt_in: bool = True
-) -> str:
-    """Why not one block fits: every resource that one block exceeds, in words."""
-    reasons = []
-    if now.by_registers == 0:
-        fit = next(
-            n
-            for n in range(_max_registers(unit), -1, -1)
-            if resident(unit, threads, n).by_registers
-        )
-        reasons.append(
-            f"{threads} threads of {per_thread} registers each, rounded, do not fit the register"
-            f" file: at most {fit} a thread"
-        )
-    if now.by_shared == 0:
-        if isinstance(unit, NvidiaLimits):
-            most = unit.shared_per_block_optin if opt_in else unit.shared_per_block_default
-        else:
-            most = unit.max_lds_per_workgroup
-        reasons.append(f"{shared:,} B of shared memory are wanted, a block can have {most:,} B")
-    if now.by_barriers == 0:
-        reasons.append("more named barriers are wanted than there are")
-    if now.by_scalars == 0:
-        reasons.append("more scalar registers are wanted than a wave can have")
-    return "; ".join(reasons)
-
-
-def _check(
-    unit: Limits,
-    threads: int,
-    registers: int,
-    static_shared: int,
-    dynamic_shared: int,
-    barriers: int,
-    agprs: int,
-    sgprs: int | None,
-) -> None:
-    """Refuse what no kernel has."""
-    if isinstance(unit, NvidiaLimits):
-        most_threads, most_agprs = unit.max_threads_per_block, 0
-    else:
-        most_threads = unit.max_threads_per_workgroup
-        most_agprs = 256 if unit.agpr_granularity else 0
-    ranges = (
-        ("threads", threads, 1, most_threads),
-        ("registers", registers, 0, _max_registers(unit)),
-        ("agprs", agprs, 0, most_agprs),
-        ("barriers", barriers, 0, 64),
+def _cliffs(unit: Limits, launch: _Launch, blocks: int, per_block: int) -> Iterator[Cliff]:
+    """The first values below and above of each resource with another number of blocks."""
+    registers, fixed = launch.registers, launch.static_shared
+    sizes = list(_sizes(unit, fixed))
+    walks: tuple[tuple[str, Literal["fewer", "more"], Iterable[int]], ...] = (
+        ("registers", "fewer", range(registers - 1, -1, -1)),
+        ("registers", "more", range(registers + 1, max_registers(unit) + 1)),
+        ("shared memory", "fewer", (n for n in reversed(sizes) if n < launch.dynamic_shared)),
+        ("shared memory", "more", (n + 1 for n in sizes if n + 1 > launch.dynamic_shared)),
     )
-    for name, value, least, most in ranges:
-        if not least <= value <= most:
-            raise InputError(f"{name} must be {least} to {most} on {unit.target}, got {value}")
-    for name, value in (("static_shared", static_shared), ("dynamic_shared", dynamic_shared)):
-        if value < 0:
-            raise InputError(f"{name} must be 0 B or more, got {value}")
-    if sgprs is not None and not 0 <= sgprs <= 128:
-        raise InputError(f"sgprs must be 0 to 128, got {sgprs}")
+    for resource, direction, values in walks:
+        of_registers = resource == "registers"
+        for value in values:
+            changed = (
+                launch._replace(registers=value)
+                if of_registers
+                else launch._replace(dynamic_shared=value)
+            )
+            there = resident(unit, *changed).blocks
+            if there != blocks:
+                yield Cliff(
+                    resource=resource,
+                    direction=direction,
+                    at=value if of_registers else fixed + value,
+                    change=value - (registers if of_registers else launch.dynamic_shared),
+                    blocks=there,
+                    occupancy=there * per_block / max_warps(unit),
+                )
+                break
+
+
+def _sizes(unit: Limits, fixed: int) -> Iterator[int]:
+    """The largest dynamic size of each allocation: between them the blocks cannot change [B]."""
+    if isinstance(unit, NvidiaLimits):
+        step, most = unit.shared_granularity, unit.shared_per_sm
+        fixed += unit.shared_reserved_per_block
+    else:
+        step, most = unit.lds_granularity, unit.max_lds_per_workgroup
+    yield from (end - fixed for end in range(0, most + step, step) if end >= fixed)

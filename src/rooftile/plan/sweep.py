@@ -67,8 +67,7 @@ def sweep(
     Raises:
         InputError: The floor is no share.
     """
-    if not 0 <= floor <= 1:
-        raise InputError(f"floor must be 0 to 1, got {floor}")
+    check_sweep([gpu], floor=floor, latency_s=latency_s)
     unit = limits(target)
     need = needed_bytes(gpu, latency_s)
     rows = [
@@ -88,6 +87,20 @@ def sweep(
         pick=pick,
         reason=reason,
     )
+
+
+def check_sweep(gpus: Sequence[Device], *, floor: float, latency_s: float) -> None:
+    """Refuse what no sweep can be judged by, before anything is compiled.
+
+    Raises:
+        InputError: The floor is no share, the latency not positive, or a GPU not known well enough.
+    """
+    if not 0 <= floor <= 1:
+        raise InputError(f"floor must be 0 to 1, got {floor}")
+    if latency_s <= 0:
+        raise InputError(f"latency_s must be above 0, got {latency_s}")
+    for gpu in gpus:
+        needed_bytes(gpu, latency_s)
 
 
 def resident_kernel(unit: Limits, kernel: KernelResources) -> Resident:

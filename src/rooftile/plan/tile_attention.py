@@ -16,7 +16,7 @@ from rooftile.plan.tile import (
 )
 from rooftile.plan.tile_matmul import unit_of
 from rooftile.records.device import Device
-from rooftile.records.tile import Tile, TilePlan
+from rooftile.records.tile import Tile, TilePlan, Waves
 from rooftile.spec.limits import Limits
 
 _QUERIES = (16, 32, 64, 128, 256)
@@ -80,30 +80,18 @@ def attention_tiles(
     depth = 1 << (head_dim - 1).bit_length()
     least = attention_shared_bytes(min(_QUERIES), min(_KEYS), depth, itemsize, 1, unit)
     check_fits(unit, least, f"head_dim {head_dim}")
+    row_bytes = head_dim * itemsize
     found: list[Tile] = []
     refused: Counter[str] = Counter()
-    row_bytes = head_dim * itemsize
-    for block_m, block_n, stages, warps in itertools.product(_QUERIES, _KEYS, _STAGES, _WARPS):
-        shared = attention_shared_bytes(block_m, block_n, depth, itemsize, stages, unit)
-        accumulators = block_m * (depth + block_n) // (warps * warp_size(unit))
-        reason = _refusal(unit, shared, accumulators, depth, block_m // warps)
-        if reason:
-            refused[reason] += 1
-            continue
+    for block_m, *rest in itertools.product(_QUERIES, _KEYS, _STAGES, _WARPS):
         tiles = -(-queries // block_m)
-        found.append(
-            Tile(
-                block_m=block_m,
-                block_n=block_n,
-                block_k=depth,
-                num_stages=stages,
-                num_warps=warps,
-                shared_bytes=shared,
-                accumulator_registers=0 if tensor_memory(unit) else accumulators,
-                traffic_bytes=batch * heads * (2 * queries + 2 * keys * tiles) * row_bytes,
-                waves=waves(batch * heads * tiles, units),
-            )
-        )
+        traffic = batch * heads * (2 * queries + 2 * keys * tiles) * row_bytes
+        grid = waves(batch * heads * tiles, units)
+        tile = _candidate(unit, depth, itemsize, traffic, grid, block_m, *rest)
+        if isinstance(tile, str):
+            refused[tile] += 1
+        else:
+            found.append(tile)
     return TilePlan(
         op="attention",
         shape=(batch, heads, queries, keys, head_dim),
@@ -113,6 +101,28 @@ def attention_tiles(
         least_bytes=batch * (2 * heads * queries + 2 * shared_heads * keys) * row_bytes,
         tiles=tuple(_ranked(found)[:top]),
         refused=dict(sorted(refused.items())),
+    )
+
+
+def _candidate(
+    unit: Limits, depth: int, itemsize: int, traffic: int, grid: Waves,
+    block_m: int, block_n: int, stages: int, warps: int,
+) -> Tile | str:  # fmt: skip
+    """A tile, or why it is none."""
+    shared = attention_shared_bytes(block_m, block_n, depth, itemsize, stages, unit)
+    accumulators = block_m * (depth + block_n) // (warps * warp_size(unit))
+    if reason := _refusal(unit, shared, accumulators, depth, block_m // warps):
+        return reason
+    return Tile(
+        block_m=block_m,
+        block_n=block_n,
+        block_k=depth,
+        num_stages=stages,
+        num_warps=warps,
+        shared_bytes=shared,
+        accumulator_registers=0 if tensor_memory(unit) else accumulators,
+        traffic_bytes=traffic,
+        waves=grid,
     )
 
 

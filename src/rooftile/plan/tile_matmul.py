@@ -16,7 +16,7 @@ from rooftile.plan.tile import (
     waves,
 )
 from rooftile.records.device import Device
-from rooftile.records.tile import Tile, TilePlan
+from rooftile.records.tile import Tile, TilePlan, Waves
 from rooftile.spec.limits import Limits, limits
 
 _BLOCKS = (16, 32, 64, 128, 256)
@@ -90,29 +90,14 @@ def matmul_tiles(
     check_fits(unit, pipeline_shared_bytes(16, 16, depth, itemsize, 2, unit), "the smallest tile")
     found: list[Tile] = []
     refused: Counter[str] = Counter()
-    for block_m, block_n, block_k, stages, warps in itertools.product(
-        _BLOCKS, _BLOCKS, _DEPTHS, _STAGES, _WARPS
-    ):
-        shared = pipeline_shared_bytes(block_m, block_n, block_k, itemsize, stages, unit)
-        accumulators = block_m * block_n // (warps * warp_size(unit))
-        reason = _refusal(unit, shared, accumulators, block_k * itemsize)
-        if reason:
-            refused[reason] += 1
-            continue
-        blocks = -(-m // block_m) * -(-n // block_n)
-        found.append(
-            Tile(
-                block_m=block_m,
-                block_n=block_n,
-                block_k=block_k,
-                num_stages=stages,
-                num_warps=warps,
-                shared_bytes=shared,
-                accumulator_registers=0 if tensor_memory(unit) else accumulators,
-                traffic_bytes=matmul_traffic(m, n, k, block_m, block_n, itemsize, out),
-                waves=waves(blocks, units),
-            )
-        )
+    for block_m, block_n, *rest in itertools.product(_BLOCKS, _BLOCKS, _DEPTHS, _STAGES, _WARPS):
+        traffic = matmul_traffic(m, n, k, block_m, block_n, itemsize, out)
+        grid = waves(-(-m // block_m) * -(-n // block_n), units)
+        tile = _candidate(unit, itemsize, traffic, grid, block_m, block_n, *rest)
+        if isinstance(tile, str):
+            refused[tile] += 1
+        else:
+            found.append(tile)
     return TilePlan(
         op="matmul",
         shape=(m, n, k),
@@ -153,6 +138,28 @@ def unit_of(gpu: Device) -> tuple[Limits, int]:
     if not gpu.target or not gpu.units.value:
         raise InputError(f"gpu must have a known target and number of SMs, {gpu.id} has not")
     return limits(gpu.target), int(gpu.units.value)
+
+
+def _candidate(
+    unit: Limits, itemsize: int, traffic: int, grid: Waves,
+    block_m: int, block_n: int, block_k: int, stages: int, warps: int,
+) -> Tile | str:  # fmt: skip
+    """A tile, or why it is none."""
+    shared = pipeline_shared_bytes(block_m, block_n, block_k, itemsize, stages, unit)
+    accumulators = block_m * block_n // (warps * warp_size(unit))
+    if reason := _refusal(unit, shared, accumulators, block_k * itemsize):
+        return reason
+    return Tile(
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        num_stages=stages,
+        num_warps=warps,
+        shared_bytes=shared,
+        accumulator_registers=0 if tensor_memory(unit) else accumulators,
+        traffic_bytes=traffic,
+        waves=grid,
+    )
 
 
 def _depth(tile: Tile) -> tuple[int, int]:

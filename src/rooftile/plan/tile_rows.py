@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rooftile.errors import InputError
-from rooftile.plan.launch import FAMILIES, row_launch
+from rooftile.plan.launch import FAMILIES, RowLaunch, row_launch
 from rooftile.plan.tile import MAX_ELEMENTS
-from rooftile.records.tile import RowTile
+from rooftile.records.tile import RowTile, Shape
 
 
 def row_tile(
@@ -28,37 +28,34 @@ def row_tile(
     if family not in FAMILIES:
         raise InputError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
     launch = row_launch(family, n_cols, itemsize, clusters=clusters)
-    if launch.kind == "cluster":
-        width = launch.block_n * launch.cluster
-        tiles = -(-n_cols // width)
-        reason = f"{launch.cluster} programs hold a part of the row each and exchange sums"
-        shape, reads = "split", 1
-    elif launch.kind == "loop":
-        width = launch.block_n
-        tiles = -(-n_cols // width)
-        whole = 1 << (n_cols - 1).bit_length()
-        limit = f", and {whole:,} are more than a Triton tensor has" if whole > MAX_ELEMENTS else ""
-        reason = f"{n_cols * itemsize:,} B of row do not stay in a program's registers{limit}"
-        shape, reads = "loop", 1 if tiles == 1 or family.startswith("cross_entropy_fwd") else 2
-    else:
-        width, tiles, reads = launch.block_n, 1, 1
-        shape = "many rows" if launch.rows > 1 else "one row"
-        reason = (
-            f"one row of {n_cols * itemsize:,} B is too little for {launch.num_warps} warps"
-            if launch.rows > 1
-            else "the row fits the registers of one program: read once, written once"
-        )
+    width = launch.block_n * launch.cluster
+    tiles = -(-n_cols // width)
+    shape, reason = _shape(launch, n_cols, itemsize)
+    once = tiles == 1 or family == "cross_entropy_fwd"  # one number a row needs no second look
     return RowTile(
         n_cols=n_cols,
         itemsize=itemsize,
-        shape="split" if shape == "split" else "loop" if shape == "loop"
-        else "many rows" if shape == "many rows" else "one row",
+        shape=shape,
         rows=launch.rows,
         block=launch.block_n,
         tiles=tiles,
         num_warps=launch.num_warps,
         programs=launch.cluster,
-        reads=reads,
+        reads=1 if once else 2,
         idle=1 - n_cols / (tiles * width),
         reason=reason,
-    )  # fmt: skip
+    )
+
+
+def _shape(launch: RowLaunch, n_cols: int, itemsize: int) -> tuple[Shape, str]:
+    """The name of a launch's form, and why it is this one."""
+    size = f"{n_cols * itemsize:,} B"
+    if launch.kind == "cluster":
+        return "split", f"{launch.cluster} programs hold a part of the row each and exchange sums"
+    if launch.kind == "loop":
+        whole = 1 << (n_cols - 1).bit_length()
+        limit = f", and {whole:,} are more than a Triton tensor has" if whole > MAX_ELEMENTS else ""
+        return "loop", f"{size} of row are walked in chunks{limit}"
+    if launch.rows > 1:
+        return "many rows", f"one row of {size} is too little for {launch.num_warps} warps"
+    return "one row", "the row fits the registers of one program: read once, written once"

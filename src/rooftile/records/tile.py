@@ -7,6 +7,8 @@ from typing import Literal
 
 SCHEMA_VERSION = 1
 
+Shape = Literal["many rows", "one row", "loop", "split"]
+
 
 @dataclass(frozen=True, slots=True)
 class Waves:
@@ -50,7 +52,7 @@ class RowTile:
 
     n_cols: int
     itemsize: int
-    shape: Literal["many rows", "one row", "loop", "split"]
+    shape: Shape
     rows: int
     block: int
     tiles: int

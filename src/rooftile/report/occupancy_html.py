@@ -17,6 +17,8 @@ pre { font: 13px/1.45 ui-monospace, monospace; overflow-x: auto; padding: 1rem;
   body { color: #e4e6eb; background: #15171c } pre { background: #1e2128 } }
 """
 
+_PICK, _OTHER = "#2a6fdb", "#b6c4d8"
+
 
 def sweep_page(sweeps: Sequence[Sweep]) -> str:
     """A page that needs nothing else, not even a network.
@@ -48,19 +50,19 @@ def _figure(sweep: Sweep) -> object:
     from plotly.graph_objects import Bar, Figure, Scatter
 
     names = [_label(row.config) for row in sweep.rows]
-    bars = ["#2a6fdb" if i == sweep.pick else "#b6c4d8" for i in range(len(names))]
+    kernels = [row.resources for row in sweep.rows]
     figure = Figure(
         [
             Bar(
                 x=names,
                 y=[100 * row.occupancy for row in sweep.rows],
-                marker_color=bars,
+                marker_color=[_PICK if i == sweep.pick else _OTHER for i in range(len(names))],
                 name="occupancy [%]",
                 hovertext=[row.error or ", ".join(row.unfit) for row in sweep.rows],
             ),
             Scatter(
                 x=names,
-                y=[row.resources.registers if row.resources else None for row in sweep.rows],
+                y=[kernel and kernel.registers for kernel in kernels],
                 name="registers a thread",
                 mode="lines+markers",
                 line_color="#d9822b",
@@ -68,7 +70,7 @@ def _figure(sweep: Sweep) -> object:
             ),
             Scatter(
                 x=names,
-                y=[row.resources.spills if row.resources else None for row in sweep.rows],
+                y=[kernel and kernel.spills for kernel in kernels],
                 name="spilled [B a thread]",
                 mode="markers",
                 marker={"symbol": "x", "color": "#c23030", "size": 9},
