@@ -12,7 +12,8 @@ import rooftile
 from rooftile.errors import InputError
 from rooftile.records.io import from_json, to_json
 from rooftile.records.plan import Plan
-from rooftile.report.findings import finding_lines, findings
+from rooftile.report.findings import finding_lines
+from rooftile.report.insights import insights
 
 N = 4096 * 4096 * 2
 
@@ -62,7 +63,7 @@ def test_a_threshold_above_everything_leaves_everything():
     x, w = tape.input(4096, 4096), tape.input(4096, 4096)
     cold = tape.plan(layer(tape, x, w), hot_share=1.0)
     assert {v.action for v in cold.verdicts} == {"LEAVE IT"}
-    assert findings(cold) == []
+    assert insights(cold) == []
 
 
 def test_an_op_without_a_formula_runs_alone_and_promises_nothing():
@@ -76,10 +77,9 @@ def test_an_op_without_a_formula_runs_alone_and_promises_nothing():
 
 def test_findings_put_groups_alike_together(plan):
     """One finding for both norms: insight, action, saving, in absolute numbers."""
-    (finding,) = findings(plan)
-    assert finding.insight.startswith("2 x pow, mean, rsqrt, mul")
-    assert "4 kernels move" in finding.insight
-    assert finding.action == "AUTO-FUSE (torch.compile: pointwise around a row reduction)"
+    (finding,) = insights(plan)
+    assert finding.text.startswith("pow, mean, rsqrt, mul in the step, 2 times: ")
+    assert finding.action.startswith("AUTO-FUSE (torch.compile: pointwise around a row reduction)")
     assert finding.saved_s == pytest.approx(sum(group.saved_s for group in plan.groups))
     text = ["".join(part for part, _ in line) for line in finding_lines(plan)]
     assert text[0].startswith("verdicts    0 LEAVE IT, 2 USE LIBRARY, 8 AUTO-FUSE, 0 HAND-WRITE")

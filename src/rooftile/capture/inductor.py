@@ -178,6 +178,7 @@ def _stopped(kernels: list[frozenset[int]]) -> Iterator[None]:
 
     settings = {
         "cpu_backend": "triton",
+        "force_pointwise_cat": True,  # as on a GPU; a CPU copies into the joined tensor
         "_post_fusion_custom_pass": note,
         "force_disable_caches": True,
     }

@@ -26,7 +26,6 @@ def agreement(
         versions: Of the compiler.
     """
     graph = plan.estimate.graph
-    of_op = {i: group.id for group in plan.groups for i in group.ops}
     found: list[Disagreement] = []
     asked = 0
     for group in plan.groups:
@@ -38,11 +37,7 @@ def agreement(
             found.append(_noted(plan, group.id, group.ops, split, f"{split} kernels, not one"))
     apart = len(found)
     for made in kernels.values():
-        for kernel in made:
-            groups = sorted({of_op[i] for i in kernel if i in of_op})
-            if len(groups) > 1 and not any(graph.ops[i].name in kinds.LIBRARY for i in kernel):
-                words = f"one kernel of {len(groups)} groups that the plan keeps apart"
-                found.append(_noted(plan, groups[0], tuple(sorted(kernel)), 1, words))
+        found += _joined(plan, made)
     return Agreement(
         target=graph.target,
         passes=tuple(kernels),
@@ -51,6 +46,37 @@ def agreement(
         disagreements=_alike(found),
         versions=dict(versions),
     )
+
+
+def _joined(plan: Plan, kernels: Sequence[frozenset[int]]) -> list[Disagreement]:
+    """Kernels that do all of several groups, each of which no other kernel does as well.
+
+    A group that is in several kernels whole is computed again in each, where it is cheap.
+    """
+    graph = plan.estimate.graph
+    holders: dict[int, list[int]] = defaultdict(list)
+    touched: dict[int, set[int]] = defaultdict(set)
+    of_op = {i: group.id for group in plan.groups for i in group.ops}
+    for kernel in kernels:
+        for i in kernel:
+            if i in of_op:
+                touched[of_op[i]].add(i)
+    for number, kernel in enumerate(kernels):
+        for group in sorted({of_op[i] for i in kernel if i in of_op}):
+            if touched[group] <= kernel:
+                holders[group].append(number)
+    alone: dict[int, list[int]] = defaultdict(list)
+    for group, numbers in holders.items():
+        if len(numbers) == 1:
+            alone[numbers[0]].append(group)
+    found = []
+    for number, groups in sorted(alone.items()):
+        members = tuple(sorted(i for i in kernels[number] if i in of_op))
+        library = any(graph.ops[i].name in kinds.LIBRARY for i in kernels[number])
+        if len(groups) > 1 and not library:
+            words = f"one kernel of {len(groups)} groups that the plan keeps apart"
+            found.append(_noted(plan, groups[0], members, 1, words))
+    return found
 
 
 def _split(group: FusionGroup, kernels: Sequence[frozenset[int]]) -> int:

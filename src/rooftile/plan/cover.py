@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rooftile.cost.formulas import encoder, fft, normalization, optimizer, recurrent, scan, softmax
 from rooftile.plan import kinds
 from rooftile.plan.fusion import Fused
@@ -61,23 +63,49 @@ def compiler_rule(group: Group, fused: Fused) -> str:
     """The rule by which torch.compile keeps a group's intermediates out of memory; "" if none.
 
     Inductor makes one kernel of a pointwise chain and of what is pointwise around reductions along
-    the innermost dimension. Behind a reduction along another dimension, or over everything, it
-    starts another kernel; some norms it takes apart.
+    the innermost dimension. A reduction along another dimension takes in what leads to it, and
+    nothing that is written for others; behind it, or behind one over everything, another kernel
+    starts. Some norms are taken apart.
     """
-    ops = [fused.op(i) for i in group.ops if not _anchor(fused.op(i))]
-    axes = tuple(a for i in group.ops for a in fused.shapes[i].axes)
-    if any(_taken_apart(op) for op in ops):
+    part = compiler_part(group, fused)
+    if len(part) < len([i for i in group.ops if not _anchor(fused.op(i))]) or not part:
         return ""
-    if axes and any(op.name == "cat" for op in ops):
-        return ""  # a joined tensor is written before it is reduced
+    return ROW_RULE if any(fused.shapes[i].axes for i in part) else POINTWISE_RULE
+
+
+def compiler_part(group: Group, fused: Fused) -> list[int]:
+    """The ops of a group that torch.compile makes one kernel of, by the rule above."""
+    part = [i for i in group.ops if not _anchor(fused.op(i))]
+    axes = {i: fused.shapes[i].axes for i in part if fused.shapes[i].axes}
+    if any(_taken_apart(fused.op(i)) for i in part):
+        return []
     if not axes:
-        return POINTWISE_RULE
-    inner = all(step == 1 for step, _ in axes)
-    everything = any(fused.shapes[i].axes == ((1, group.numel),) for i in group.ops)
-    last = all(fused.shapes[i].axes for i in group.ops if _reads_reduced(i, group, fused))
-    if (inner and not everything) or last:
-        return ROW_RULE
-    return ""
+        return part
+    if any(fused.op(i).name == "cat" for i in part):
+        return []  # a joined tensor is written before it is reduced
+    rows = [i for i, found in axes.items() if found != ((1, group.numel),) and found[0][0] == 1]
+    if len(rows) == len(axes):
+        return part
+    if not rows and not _gives_more(part, axes.keys(), fused):
+        return part
+    across = axes.keys() - set(rows)
+    behind = any(_reads_one(i, across, fused) for i in part)
+    return [] if behind else [i for i in part if i not in across]
+
+
+def _gives_more(part: list[int], reductions: Collection[int], fused: Fused) -> bool:
+    """Whether anything but the reductions' results leaves a group."""
+    members = set(part)
+    return any(
+        fused.links.escapes(i, tensor.storage, members)
+        for i in part
+        if i not in reductions
+        for tensor in fused.op(i).writes
+    ) or any(_reads_one(i, reductions, fused) for i in part)
+
+
+def _reads_one(index: int, reductions: Collection[int], fused: Fused) -> bool:
+    return any(p in reductions for p, _ in fused.links.producers.get(index, ()))
 
 
 def sdpa_call(group: Group, fused: Fused) -> str:
@@ -138,11 +166,3 @@ def _anchor(op: Op) -> bool:
 
 def _taken_apart(op: Op) -> bool:
     return op.name in _TAKEN_APART or (op.name == "batch_norm" and bool(op.attrs.get("training")))
-
-
-def _reads_reduced(index: int, group: Group, fused: Fused) -> bool:
-    """Whether an op reads what a reduction of its own group gave."""
-    members = set(group.ops)
-    return any(
-        p in members and fused.shapes[p].axes for p, _ in fused.links.producers.get(index, ())
-    )

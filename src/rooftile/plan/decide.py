@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 from rooftile.errors import InputError
 from rooftile.plan import kinds
-from rooftile.plan.cover import compiler_rule, library_call, library_epilogue, sdpa_call
+from rooftile.plan.cover import (
+    compiler_part,
+    compiler_rule,
+    library_call,
+    library_epilogue,
+    sdpa_call,
+)
 from rooftile.plan.fusion import Fused, fuse
 from rooftile.plan.grouping import Group
 from rooftile.plan.traffic import fused_cost, least_s
@@ -62,10 +68,12 @@ def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
     after_s = least_s(cost, device)
     rule = compiler_rule(group, fused)
     whole = bool(rule) and not group.anchored
-    saved = (before_bytes - cost.bytes, before_s - after_s) if whole else (0, 0.0)
-    cover = rule if whole else ""
+    saved = (before_bytes - cost.bytes, before_s - after_s)
+    cover = rule
+    if not whole:
+        saved = _part_saved(compiler_part(group, fused), fused, costs)
+        cover = ""
     if group.anchored:
-        saved = _part_saved(group, fused, costs) if rule else (0, 0.0)
         cover = (
             sdpa_call(group, fused) if group.kind == "attention" else library_epilogue(group, fused)
         )
@@ -86,9 +94,8 @@ def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
     )
 
 
-def _part_saved(group: Group, fused: Fused, costs: dict[int, Cost]) -> tuple[int, float]:
-    """What torch.compile saves of a group with products: it fuses what is not a product."""
-    part = [i for i in group.ops if fused.op(i).name not in kinds.LIBRARY]
+def _part_saved(part: list[int], fused: Fused, costs: dict[int, Cost]) -> tuple[int, float]:
+    """Bytes and time that torch.compile saves where it fuses a part of a group only."""
     if len(part) < 2:
         return 0, 0.0
     cost = fused_cost([fused.op(i) for i in part], costs, fused.links)
@@ -164,7 +171,7 @@ def _verdict(row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _He
     rule = triage(case)
     cover = call if rule.action in ("USE LIBRARY", "LEAVE IT") else ""
     if group is not None and rule.action == "AUTO-FUSE":
-        cover = group.cover if group.compiler else "torch.compile: the pointwise part"
+        cover = group.cover if group.compiler else "torch.compile: a part of the group"
     return Verdict(
         index=row.index,
         action=rule.action,

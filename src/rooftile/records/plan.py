@@ -29,8 +29,8 @@ class FusionGroup:
         line: Line of its first op.
         compiler: Whether torch.compile keeps all its intermediates out of memory, by the rules in
             ``plan/``; it may take more than one kernel for that.
-        compiler_saved_bytes: Traffic that torch.compile avoids: all of it, or that of the group's
-            pointwise part.
+        compiler_saved_bytes: Traffic that torch.compile avoids: all of it, or that of the part
+            which it makes one kernel of.
         compiler_saved_s: Least time that it avoids [s].
         cover: What runs the group as it is: a library's call or a rule of the compiler; "" if
             nothing does.
