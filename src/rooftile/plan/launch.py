@@ -1,0 +1,179 @@
+"""Launch parameters of each kernel family. The planner reports them and the kernels use them.
+
+Four families cut a matrix of rows:
+
+- ``tile``: a program holds whole rows in registers, several rows where they are short;
+- ``loop``: a program walks one long row in chunks and reads it again from L2;
+- ``cluster``: the programs of a cluster hold a part of one long row each and exchange sums;
+- ``flat``: no reduction, the tensor is cut into equal chunks.
+
+Sizes follow from 16-byte accesses: 2 to 8 of them a thread keep enough bytes in flight to cover the
+latency of HBM (about 30 KB on each SM of an H200), and at most 64 float32 of a row a thread leave
+the registers for two blocks an SM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from rooftile.errors import InputError
+
+WARP = 32
+# 65,536 bytes of row a program: past it two programs no longer fit the registers of an SM
+_TILE_BYTES = 65536
+_CLUSTER_BYTES = 32768
+_MAX_CLUSTER = 8  # the largest that every Hopper and Blackwell GPU runs
+
+
+@dataclass(frozen=True, slots=True)
+class RowLaunch:
+    """How a row-wise kernel is launched.
+
+    Attributes:
+        kind: ``"tile"``, ``"loop"`` or ``"cluster"``.
+        rows: Rows that a program holds at a time.
+        block_n: Columns of a tile or of a chunk, a power of two.
+        num_warps: Warps of a program (of each program of a cluster).
+        num_stages: Loads in flight ahead of the loop that uses them.
+        cluster: Programs that share a row.
+        packed: Keep rows in registers as they were loaded and convert at each use.
+        programs_per_sm: Programs of a persistent grid, for each SM.
+    """
+
+    kind: str
+    rows: int
+    block_n: int
+    num_warps: int
+    num_stages: int = 1
+    cluster: int = 1
+    packed: bool = False
+    programs_per_sm: int = 1
+
+
+_overrides: dict[str, dict[str, object]] = {}
+
+
+@contextmanager
+def override(family: str, **values: object) -> Iterator[None]:
+    """Set launch parameters of one family while the context lasts, to tune them.
+
+    It holds for the whole process: the backward of a GPU runs in another thread.
+
+    Args:
+        family: ``"softmax_fwd"``, ``"norm_bwd"`` ...: one of ``FAMILIES``.
+        **values: Fields of ``RowLaunch``.
+
+    Raises:
+        InputError: There is no such family or field.
+    """
+    if family not in FAMILIES:
+        raise InputError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
+    names = {field.name for field in fields(RowLaunch)}
+    for name in values:
+        if name not in names:
+            raise InputError(f"{name!r} is no launch parameter; there are {', '.join(sorted(names))}")
+    before = _overrides.get(family)
+    _overrides[family] = values
+    try:
+        yield
+    finally:
+        _overrides.pop(family)
+        if before is not None:
+            _overrides[family] = before
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is at least n; 1 for 0."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: bool = False) -> RowLaunch:
+    """Plan a row-wise kernel.
+
+    Args:
+        family: One of ``FAMILIES``.
+        n_cols: Elements of a row.
+        itemsize: Bytes of an element.
+        clusters: Whether the GPU has clusters and the kernel has such a form.
+
+    Returns:
+        The parameters, with those of ``override`` in place of the planned ones.
+    """
+    plan = FAMILIES[family](n_cols, itemsize, clusters)
+    if family in _overrides:
+        return replace(plan, **_overrides[family])  # type: ignore[arg-type]
+    return plan
+
+
+@lru_cache(maxsize=1024)
+def _one_input(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """One tensor in, one out: 4 accesses of 16 bytes a thread, 8 for the longest rows."""
+    block = power_of_two(n_cols)
+    size = block * itemsize
+    if size > _TILE_BYTES and clusters:
+        return _cluster(block, itemsize, _CLUSTER_BYTES)
+    if size > _TILE_BYTES:
+        return RowLaunch("loop", 1, 16384 // itemsize, 8)
+    if size <= 8192:
+        return RowLaunch("tile", max(1, 8192 // size), block, 4)
+    num_warps = 8 if size <= 16384 else 16
+    return RowLaunch("tile", 1, block, num_warps, packed=size > 32768 and itemsize == 2)
+
+
+@lru_cache(maxsize=1024)
+def _two_inputs(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """Two tensors in, one out: 2 accesses of 16 bytes a thread and tensor."""
+    block = power_of_two(n_cols)
+    size = block * itemsize
+    if size > _TILE_BYTES // 2 and clusters:
+        return _cluster(block, itemsize, _CLUSTER_BYTES // 2)
+    if size > _TILE_BYTES:
+        return RowLaunch("loop", 1, 8192 // itemsize, 8)
+    if size <= 4096:
+        return RowLaunch("tile", max(1, 4096 // size), block, 4)
+    num_warps = min(16, max(4, size // (32 * WARP)))
+    return RowLaunch("tile", 1, block, num_warps, packed=size > 32768 and itemsize == 2)
+
+
+@lru_cache(maxsize=1024)
+def _persistent(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """Two tensors in, one out, and column sums in registers: a grid that stays on the SMs."""
+    block = power_of_two(n_cols)
+    size = block * itemsize
+    if size > _TILE_BYTES // 2:
+        return RowLaunch("loop", 1, 8192 // itemsize, 8, programs_per_sm=2)
+    if size <= 4096:
+        rows = max(1, 4096 // size)
+        return RowLaunch("tile", rows, block, 4, num_stages=2, programs_per_sm=4)
+    num_warps = min(16, max(4, block // (16 * WARP)))
+    per_sm = max(1, 16 // num_warps)
+    return RowLaunch("tile", 1, block, num_warps, num_stages=2, programs_per_sm=per_sm)
+
+
+@lru_cache(maxsize=1024)
+def _streamed(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """One tensor in, one number a row out: chunks, 4 accesses of 16 bytes a thread."""
+    block = min(power_of_two(n_cols), 8192 // itemsize)
+    rows = max(1, 2048 // (block * itemsize))
+    return RowLaunch("loop", rows, block, 4)
+
+
+def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
+    """Parts of a row of ``part_bytes``, in at most 8 programs."""
+    cluster = min(_MAX_CLUSTER, max(2, block * itemsize // part_bytes))
+    part = block // cluster
+    num_warps = 8 if part * itemsize <= part_bytes else 16
+    return RowLaunch("cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2)
+
+
+FAMILIES = {
+    "softmax_fwd": _one_input,
+    "softmax_bwd": _two_inputs,
+    "norm_fwd": _one_input,
+    "norm_bwd": _persistent,
+    "cross_entropy_fwd": _streamed,
+    "cross_entropy_bwd": _streamed,
+}
