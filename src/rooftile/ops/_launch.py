@@ -68,9 +68,7 @@ def register(name: str, schema: str, function: Callable[..., Any]) -> Any:
     """
     torch.library.define(f"rooftile::{name}", schema)
     torch.library.impl(f"rooftile::{name}", DEVICES, function)
-    torch.library.impl(
-        f"rooftile::{name}", "cpu", function if INTERPRETED else _refuse_cpu(name)
-    )
+    torch.library.impl(f"rooftile::{name}", "cpu", function if INTERPRETED else _refuse_cpu(name))
     return getattr(torch.ops.rooftile, name).default
 
 

@@ -110,10 +110,13 @@ def row_head(row, stride, VEC: tl.constexpr, SHIFT: tl.constexpr):
 
 
 @triton.jit
-def at_vector(row_ptr, head, VEC: tl.constexpr):
-    """Pointers to the first whole vector of each row, known to be aligned to it."""
-    n_bytes: tl.constexpr = VEC * row_ptr.dtype.element_ty.primitive_bitwidth // 8
-    return tl.multiple_of(row_ptr + head, (n_bytes, n_bytes))
+def vector_ptrs(row_ptr, head, offs, VEC: tl.constexpr):
+    """Pointers to a row's whole vectors, known to be aligned to them; offs is along the row."""
+    ptrs = row_ptr + head + offs
+    if VEC > 1:
+        itemsize: tl.constexpr = row_ptr.dtype.element_ty.primitive_bitwidth // 8
+        ptrs = tl.multiple_of(ptrs, (itemsize, VEC * itemsize))
+    return ptrs
 
 
 @triton.jit

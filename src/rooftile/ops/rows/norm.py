@@ -195,7 +195,8 @@ def _tile(
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
         n_rows, n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, STAGES=plan.num_stages, num_warps=plan.num_warps,
+        SHIFT=shift, EDGE=edge, PREFETCH=plan.num_stages > 1,
+        PACKED=plan.packed and vec > 1 and is_nvidia(on.x.device), num_warps=plan.num_warps,
     )  # fmt: skip
     return parts
 

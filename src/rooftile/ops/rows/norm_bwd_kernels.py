@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from rooftile.ops.rows.address import at_vector, edge_columns, row_head, row_offset
+from rooftile.ops.rows.address import edge_columns, reload, row_head, row_offset, vector_ptrs
 
 
 @triton.jit
@@ -27,6 +27,27 @@ def _input_gradient(g, x_hat, rstd, g_mean, gx_mean, dh_ptrs, mask, HAS_DH: tl.c
     if HAS_DH:
         dx += tl.load(dh_ptrs, mask=mask, other=0.0).to(tl.float32)
     return dx
+
+
+@triton.jit
+def _tile_rows(tile, pid, n_programs, ROWS: tl.constexpr, SHIFT: tl.constexpr):
+    """The rows of a program's tile: neighbours, or with one head."""
+    lane = tl.arange(0, ROWS)[:, None]
+    if SHIFT:
+        row = (tile * ROWS + lane).to(tl.int64) * n_programs + pid
+    else:
+        row = (tile.to(tl.int64) * n_programs + pid) * ROWS + lane
+    return row
+
+
+@triton.jit
+def _statistics(mean_ptr, rstd_ptr, row, n_rows):
+    """Mean (0 for RMS norm) and 1/deviation of rows."""
+    rstd = tl.load(rstd_ptr + row, mask=row < n_rows, other=0.0)
+    mean = rstd * 0.0
+    if mean_ptr is not None:
+        mean = tl.load(mean_ptr + row, mask=row < n_rows, other=0.0)
+    return mean, rstd
 
 
 @triton.jit
@@ -62,7 +83,8 @@ def norm_bwd_kernel(
     VEC: tl.constexpr,
     SHIFT: tl.constexpr,
     EDGE: tl.constexpr,
-    STAGES: tl.constexpr,
+    PACKED: tl.constexpr,
+    PREFETCH: tl.constexpr,
 ):
     """A persistent grid; each program keeps the column sums of its rows in registers.
 
@@ -81,26 +103,41 @@ def norm_bwd_kernel(
         dw_edge = tl.zeros((ROWS, 2 * VEC), tl.float32)
         db_edge = tl.zeros((ROWS, 2 * VEC), tl.float32)
 
-    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_programs), num_stages=STAGES):
-        if SHIFT:
-            row = (tile * ROWS + tl.arange(0, ROWS)[:, None]) * n_programs.to(tl.int64) + pid
-        else:
-            row = (tile * n_programs + pid) * ROWS + tl.arange(0, ROWS)[:, None]
+    w_raw = tl.full((1, 1), 1.0, tl.float32)
+    if w_ptr is not None:
+        w_raw = tl.load(w_ptr + head + offs, mask=in_row, other=0.0)
+
+    # with PREFETCH the next tile is on its way while one is worked on
+    row = _tile_rows(pid * 0, pid, n_programs, ROWS, SHIFT)
+    x_off = row_offset(row, x_inner, stride_xo, stride_xi)
+    dy_off = row_offset(row, dy_inner, stride_dyo, stride_dyi)
+    mask = (row < n_rows) & in_row
+    x_raw = tl.load(vector_ptrs(x_ptr + x_off, head, offs * stride_xn, VEC), mask=mask, other=0.0)
+    dy_ptrs = vector_ptrs(dy_ptr + dy_off, head, offs * stride_dyn, VEC)
+    dy_raw = tl.load(dy_ptrs, mask=mask, other=0.0)
+    mean, rstd = _statistics(mean_ptr, rstd_ptr, row, n_rows)
+    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_programs), num_stages=1):
         live = row < n_rows
         mask = live & in_row
-        x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
-        dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
+        next_row = _tile_rows(tile + 1, pid, n_programs, ROWS, SHIFT)
+        next_x_off = row_offset(next_row, x_inner, stride_xo, stride_xi)
+        next_dy_off = row_offset(next_row, dy_inner, stride_dyo, stride_dyi)
+        next_mask = (next_row < n_rows) & in_row
+        next_x = vector_ptrs(x_ptr + next_x_off, head, offs * stride_xn, VEC)
+        next_dy = vector_ptrs(dy_ptr + next_dy_off, head, offs * stride_dyn, VEC)
+        if PREFETCH:
+            next_x_raw = tl.load(next_x, mask=next_mask, other=0.0)
+            next_dy_raw = tl.load(next_dy, mask=next_mask, other=0.0)
+            next_mean, next_rstd = _statistics(mean_ptr, rstd_ptr, next_row, n_rows)
+        x_row = x_ptr + x_off
+        dy_row = dy_ptr + dy_off
         dh_row = dh_ptr + row_offset(row, dh_inner, stride_dho, stride_dhi)
         dx_row = dx_ptr + row * n_cols
-        x_hat = tl.load(at_vector(x_row, head, VEC) + offs * stride_xn, mask=mask, other=0.0)
-        dy = tl.load(at_vector(dy_row, head, VEC) + offs * stride_dyn, mask=mask, other=0.0)
-        dy = dy.to(tl.float32)
-        rstd = tl.load(rstd_ptr + row, mask=live, other=0.0)
-        mean = tl.zeros((ROWS, 1), tl.float32)
-        if MEAN:
-            mean = tl.load(mean_ptr + row, mask=live, other=0.0)
-        x_hat = (x_hat.to(tl.float32) - mean) * rstd
-        g = _weighted(dy, w_ptr, head + offs, in_row, offset)
+        dy = dy_raw.to(tl.float32)
+        x_hat = (x_raw.to(tl.float32) - mean) * rstd
+        g = dy
+        if w_ptr is not None:
+            g = dy * (reload(w_raw, PACKED).to(tl.float32) + offset)
         gx_mean = tl.sum(g * x_hat, axis=1)[:, None]
         g_mean = tl.zeros((ROWS, 1), tl.float32)
         if MEAN:
@@ -123,14 +160,26 @@ def norm_bwd_kernel(
                 g_edge, x_edge, rstd, g_mean, gx_mean, dh_row + col * stride_dhn, live_edge, HAS_DH
             )
             tl.store(dx_row + col, dx.to(dx_ptr.dtype.element_ty), mask=live_edge)
-        dh_ptrs = at_vector(dh_row, head, VEC) + offs * stride_dhn
+        dh_ptrs = vector_ptrs(dh_row, head, offs * stride_dhn, VEC)
         dx = _input_gradient(g, x_hat, rstd, g_mean, gx_mean, dh_ptrs, mask, HAS_DH)
         dx = dx.to(dx_ptr.dtype.element_ty)
-        tl.store(at_vector(dx_row, head, VEC) + offs, dx, mask=mask)
+        tl.store(vector_ptrs(dx_row, head, offs, VEC), dx, mask=mask)
         if dw_ptr is not None:
             dw += dy * x_hat
         if db_ptr is not None:
             db += dy
+        row = next_row
+        x_off = next_x_off
+        dy_off = next_dy_off
+        if PREFETCH:
+            x_raw = next_x_raw
+            dy_raw = next_dy_raw
+            mean = next_mean
+            rstd = next_rstd
+        else:
+            x_raw = tl.load(next_x, mask=next_mask, other=0.0)
+            dy_raw = tl.load(next_dy, mask=next_mask, other=0.0)
+            mean, rstd = _statistics(mean_ptr, rstd_ptr, next_row, n_rows)
     if dw_ptr is not None:
         at = dw_ptr + pid * n_cols + head
         tl.store(at + offs, tl.sum(dw, axis=0)[None, :], mask=in_row)
@@ -178,10 +227,10 @@ def norm_bwd_dx_loop_kernel(
     row = tl.program_id(0).to(tl.int64) + tl.zeros((1, 1), tl.int64)
     offs = tl.arange(0, BLOCK_N)[None, :]
     n_vec = n_cols // VEC
-    x_row = at_vector(x_ptr + row_offset(row, x_inner, stride_xo, stride_xi), 0, VEC)
-    dy_row = at_vector(dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi), 0, VEC)
-    dh_row = at_vector(dh_ptr + row_offset(row, dh_inner, stride_dho, stride_dhi), 0, VEC)
-    dx_row = at_vector(dx_ptr + row * n_cols, 0, VEC)
+    x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
+    dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
+    dh_row = dh_ptr + row_offset(row, dh_inner, stride_dho, stride_dhi)
+    dx_row = dx_ptr + row * n_cols
     rstd = tl.load(rstd_ptr + row)
     mean = tl.zeros((1, 1), tl.float32)
     if MEAN:
@@ -191,8 +240,18 @@ def norm_bwd_dx_loop_kernel(
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         at = start + offs
         mask = at // VEC < n_vec
-        x = tl.load(x_row + at * stride_xn, mask=mask, other=0.0, eviction_policy="evict_last")
-        dy = tl.load(dy_row + at * stride_dyn, mask=mask, other=0.0, eviction_policy="evict_last")
+        x = tl.load(
+            vector_ptrs(x_row, 0, at * stride_xn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_last",
+        )
+        dy = tl.load(
+            vector_ptrs(dy_row, 0, at * stride_dyn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_last",
+        )
         g = _weighted(dy.to(tl.float32), w_ptr, at, mask, offset)
         gx_sum += g * (x.to(tl.float32) - mean)
         g_sum += g
@@ -203,13 +262,23 @@ def norm_bwd_dx_loop_kernel(
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         at = start + offs
         mask = at // VEC < n_vec
-        x = tl.load(x_row + at * stride_xn, mask=mask, other=0.0, eviction_policy="evict_first")
-        dy = tl.load(dy_row + at * stride_dyn, mask=mask, other=0.0, eviction_policy="evict_first")
+        x = tl.load(
+            vector_ptrs(x_row, 0, at * stride_xn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
+        dy = tl.load(
+            vector_ptrs(dy_row, 0, at * stride_dyn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
         g = _weighted(dy.to(tl.float32), w_ptr, at, mask, offset)
         x_hat = (x.to(tl.float32) - mean) * rstd
-        dh_ptrs = dh_row + at * stride_dhn
+        dh_ptrs = vector_ptrs(dh_row, 0, at * stride_dhn, VEC)
         dx = _input_gradient(g, x_hat, rstd, g_mean, gx_mean, dh_ptrs, mask, HAS_DH)
-        tl.store(dx_row + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+        tl.store(vector_ptrs(dx_row, 0, at, VEC), dx.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit

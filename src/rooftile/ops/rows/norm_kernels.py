@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from rooftile.ops.rows.address import at_vector, edge_columns, reload, row_head, row_offset
+from rooftile.ops.rows.address import edge_columns, reload, row_head, row_offset, vector_ptrs
 
 
 @triton.jit
@@ -78,9 +78,9 @@ def norm_fwd_kernel(
     y_off = row * n_cols
 
     raw = _load_sum(
-        at_vector(x_row, head, VEC) + offs * stride_xn,
-        at_vector(r_row, head, VEC) + offs * stride_rn,
-        at_vector(h_ptr + y_off, head, VEC) + offs,
+        vector_ptrs(x_row, head, offs * stride_xn, VEC),
+        vector_ptrs(r_row, head, offs * stride_rn, VEC),
+        vector_ptrs(h_ptr + y_off, head, offs, VEC),
         mask,
         HAS_RES,
     )
@@ -112,7 +112,7 @@ def norm_fwd_kernel(
         x = reload(raw, PACKED).to(tl.float32) - mean
     dtype: tl.constexpr = y_ptr.dtype.element_ty
     y = _scaled(x * rstd, w_ptr, b_ptr, head + offs, in_row, offset, dtype, CAST)
-    tl.store(at_vector(y_ptr + y_off, head, VEC) + offs, y, mask=mask)
+    tl.store(vector_ptrs(y_ptr + y_off, head, offs, VEC), y, mask=mask)
     if rstd_ptr is not None:
         tl.store(rstd_ptr + row, rstd, mask=live)
         if MEAN:
@@ -170,9 +170,9 @@ def norm_fwd_loop_kernel(
         for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
             at = start + offs
             total += _load_sum(
-                at_vector(x_row, head, VEC) + at * stride_xn,
-                at_vector(r_row, head, VEC) + at * stride_rn,
-                at_vector(h_ptr + y_off, head, VEC) + at,
+                vector_ptrs(x_row, head, at * stride_xn, VEC),
+                vector_ptrs(r_row, head, at * stride_rn, VEC),
+                vector_ptrs(h_ptr + y_off, head, at, VEC),
                 at // VEC < n_vec,
                 HAS_RES,
             ).to(tl.float32)
@@ -183,16 +183,21 @@ def norm_fwd_loop_kernel(
             mean = mean / n_cols
     if HAS_RES:
         tl.debug_barrier()  # a lane reads what another lane of this program has written
-        z_vec = at_vector(h_ptr + y_off, head, VEC)
+        z_row = h_ptr + y_off
         stride_zn = 1
     else:
-        z_vec = at_vector(x_row, head, VEC)
+        z_row = x_row
         stride_zn = stride_xn
     squares = tl.zeros((1, BLOCK_N), tl.float32)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         at = start + offs
         mask = at // VEC < n_vec
-        x = tl.load(z_vec + at * stride_zn, mask=mask, other=0.0, eviction_policy="evict_last")
+        x = tl.load(
+            vector_ptrs(z_row, head, at * stride_zn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_last",
+        )
         x = tl.where(mask, x.to(tl.float32) - mean, 0.0)
         squares += x * x
     rstd = tl.sum(squares, axis=1)[:, None]
@@ -206,10 +211,15 @@ def norm_fwd_loop_kernel(
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         at = start + offs
         mask = at // VEC < n_vec
-        x = tl.load(z_vec + at * stride_zn, mask=mask, other=0.0, eviction_policy="evict_first")
+        x = tl.load(
+            vector_ptrs(z_row, head, at * stride_zn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
         x_hat = (x.to(tl.float32) - mean) * rstd
         y = _scaled(x_hat, w_ptr, b_ptr, head + at, mask, offset, dtype, CAST)
-        tl.store(at_vector(y_ptr + y_off, head, VEC) + at, y, mask=mask)
+        tl.store(vector_ptrs(y_ptr + y_off, head, at, VEC), y, mask=mask)
     if rstd_ptr is not None:
         tl.store(rstd_ptr + row, rstd)
         if MEAN:

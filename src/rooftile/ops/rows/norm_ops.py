@@ -42,9 +42,7 @@ def _sum_like(x: Tensor, residual: Tensor | None) -> Tensor | None:
     """A tensor for x + residual, of the wider dtype; None without a residual."""
     if residual is None:
         return None
-    return torch.empty(
-        x.shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device
-    )
+    return torch.empty(x.shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device)
 
 
 def _none_or_empty(t: Tensor | None, like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from rooftile.ops.rows.address import at_vector, edge_columns, reload, row_head, row_offset
+from rooftile.ops.rows.address import edge_columns, reload, row_head, row_offset, vector_ptrs
 
 _NEG_INF = tl.constexpr(-float("inf"))
 
@@ -18,12 +18,12 @@ def _store(ptrs, value, mask):
 @triton.jit
 def accumulate(lane_max, lane_sum, x, VEC: tl.constexpr):
     """Add a chunk to each lane's maximum and sum of exponentials: 1 + 1/VEC of them an element."""
-    x = tl.reshape(x, (lane_max.shape[0], VEC))
-    new_max = tl.maximum(lane_max, tl.max(x, axis=1))
+    x = tl.reshape(x, (lane_max.shape[0], lane_max.shape[1], VEC))
+    new_max = tl.maximum(lane_max, tl.max(x, axis=2))
     # while a lane has seen -inf alone, any other shift keeps its sum at 0 instead of NaN
     shift = tl.where(new_max == _NEG_INF, 0.0, new_max)
     scale = tl.exp(tl.where(lane_max == _NEG_INF, _NEG_INF, lane_max - shift))
-    return new_max, lane_sum * scale + tl.sum(tl.exp(x - shift[:, None]), axis=1)
+    return new_max, lane_sum * scale + tl.sum(tl.exp(x - shift[:, :, None]), axis=2)
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def softmax_fwd_kernel(
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     y_row = y_ptr + row_offset(row, y_inner, stride_yo, stride_yi)
 
-    x_raw = tl.load(at_vector(x_row, head, VEC) + offs * stride_xn, mask=mask, other=_NEG_INF)
+    x_raw = tl.load(vector_ptrs(x_row, head, offs * stride_xn, VEC), mask=mask, other=_NEG_INF)
     row_max = tl.max(x_raw.to(tl.float32), axis=1)[:, None]
     if EDGE:
         col, used = edge_columns(head, n_cols, VEC)
@@ -77,7 +77,7 @@ def softmax_fwd_kernel(
         row_sum += tl.sum(tl.exp(edge - row_max), axis=1)[:, None]
         _store(y_row + col * stride_yn, _output(edge, row_max, row_sum, LOG), live & used)
     y = _output(reload(x_raw, PACKED).to(tl.float32), row_max, row_sum, LOG)
-    _store(at_vector(y_row, head, VEC) + offs * stride_yn, y, mask)
+    _store(vector_ptrs(y_row, head, offs * stride_yn, VEC), y, mask)
 
 
 @triton.jit
@@ -106,39 +106,37 @@ def softmax_fwd_loop_kernel(
     n_vec = (n_cols - head) // VEC
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     y_row = y_ptr + row_offset(row, y_inner, stride_yo, stride_yi)
-    x_vec = at_vector(x_row, head, VEC)
-    y_vec = at_vector(y_row, head, VEC)
     offs = tl.arange(0, BLOCK_N)[None, :]
 
-    lane_max = tl.full((BLOCK_N // VEC,), _NEG_INF, tl.float32)
-    lane_sum = tl.zeros((BLOCK_N // VEC,), tl.float32)
+    lane_max = tl.full((1, BLOCK_N // VEC), _NEG_INF, tl.float32)
+    lane_sum = tl.zeros((1, BLOCK_N // VEC), tl.float32)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         x = tl.load(
-            x_vec + (start + offs) * stride_xn,
+            vector_ptrs(x_row, head, (start + offs) * stride_xn, VEC),
             mask=(start + offs) // VEC < n_vec,
             other=_NEG_INF,
             eviction_policy="evict_last",
         )
         lane_max, lane_sum = accumulate(lane_max, lane_sum, x.to(tl.float32), VEC)
-    row_max = tl.max(lane_max, axis=0)
+    row_max = tl.max(lane_max, axis=1)[:, None]
     if EDGE:
         col, used = edge_columns(head, n_cols, VEC)
         edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF).to(tl.float32)
-        row_max = tl.maximum(row_max, tl.max(tl.max(edge, axis=1), axis=0))
-    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=0)
+        row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
+    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=1)[:, None]
     if EDGE:
-        row_sum += tl.sum(tl.sum(tl.exp(edge - row_max), axis=1), axis=0)
+        row_sum += tl.sum(tl.exp(edge - row_max), axis=1)[:, None]
         _store(y_row + col * stride_yn, _output(edge, row_max, row_sum, LOG), used)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         mask = (start + offs) // VEC < n_vec
         x = tl.load(
-            x_vec + (start + offs) * stride_xn,
+            vector_ptrs(x_row, head, (start + offs) * stride_xn, VEC),
             mask=mask,
             other=_NEG_INF,
             eviction_policy="evict_first",
         )
         y = _output(x.to(tl.float32), row_max, row_sum, LOG)
-        _store(y_vec + (start + offs) * stride_yn, y, mask)
+        _store(vector_ptrs(y_row, head, (start + offs) * stride_yn, VEC), y, mask)
 
 
 @triton.jit
@@ -192,8 +190,8 @@ def softmax_bwd_kernel(
     y_off = row_offset(row, y_inner, stride_yo, stride_yi)
     dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
 
-    y_raw = tl.load(at_vector(y_ptr + y_off, head, VEC) + offs * stride_yn, mask=mask, other=0.0)
-    dy_raw = tl.load(at_vector(dy_row, head, VEC) + offs * stride_dyn, mask=mask, other=0.0)
+    y_raw = tl.load(vector_ptrs(y_ptr + y_off, head, offs * stride_yn, VEC), mask=mask, other=0.0)
+    dy_raw = tl.load(vector_ptrs(dy_row, head, offs * stride_dyn, VEC), mask=mask, other=0.0)
     row_sum = tl.sum(_term(y_raw.to(tl.float32), dy_raw.to(tl.float32), LOG), axis=1)[:, None]
     if EDGE:
         col, used = edge_columns(head, n_cols, VEC)
@@ -205,7 +203,7 @@ def softmax_bwd_kernel(
         _store(dx_ptr + y_off + col * stride_yn, dx_edge, used)
     y = reload(y_raw, PACKED).to(tl.float32)
     dx = _gradient(y, reload(dy_raw, PACKED).to(tl.float32), row_sum, LOG)
-    _store(at_vector(dx_ptr + y_off, head, VEC) + offs * stride_yn, dx, mask)
+    _store(vector_ptrs(dx_ptr + y_off, head, offs * stride_yn, VEC), dx, mask)
 
 
 @triton.jit
@@ -235,20 +233,28 @@ def softmax_bwd_loop_kernel(
     n_vec = (n_cols - head) // VEC
     y_off = row_offset(row, y_inner, stride_yo, stride_yi)
     dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
-    y_vec = at_vector(y_ptr + y_off, head, VEC)
-    dx_vec = at_vector(dx_ptr + y_off, head, VEC)
-    dy_vec = at_vector(dy_row, head, VEC)
+    y_row = y_ptr + y_off
     offs = tl.arange(0, BLOCK_N)[None, :]
 
     total = tl.zeros((1, BLOCK_N), tl.float32)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         col = start + offs
         mask = col // VEC < n_vec
-        dy = tl.load(dy_vec + col * stride_dyn, mask=mask, other=0.0, eviction_policy="evict_last")
+        dy = tl.load(
+            vector_ptrs(dy_row, head, col * stride_dyn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_last",
+        )
         if LOG:
             total += dy.to(tl.float32)
         else:
-            y = tl.load(y_vec + col * stride_yn, mask=mask, other=0.0, eviction_policy="evict_last")
+            y = tl.load(
+                vector_ptrs(y_row, head, col * stride_yn, VEC),
+                mask=mask,
+                other=0.0,
+                eviction_policy="evict_last",
+            )
             total += dy.to(tl.float32) * y.to(tl.float32)
     row_sum = tl.sum(total, axis=1)[:, None]
     if EDGE:
@@ -261,7 +267,17 @@ def softmax_bwd_loop_kernel(
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         col = start + offs
         mask = col // VEC < n_vec
-        y = tl.load(y_vec + col * stride_yn, mask=mask, other=0.0, eviction_policy="evict_first")
-        dy = tl.load(dy_vec + col * stride_dyn, mask=mask, other=0.0, eviction_policy="evict_first")
+        y = tl.load(
+            vector_ptrs(y_row, head, col * stride_yn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
+        dy = tl.load(
+            vector_ptrs(dy_row, head, col * stride_dyn, VEC),
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_first",
+        )
         dx = _gradient(y.to(tl.float32), dy.to(tl.float32), row_sum, LOG)
-        _store(dx_vec + col * stride_yn, dx, mask)
+        _store(vector_ptrs(dx_ptr + y_off, head, col * stride_yn, VEC), dx, mask)
