@@ -11,6 +11,7 @@ import triton
 from torch import Tensor
 
 from rooftile.errors import InputError
+from rooftile.plan.launch import RowLaunch
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 # ROCm devices are of type "cuda" in PyTorch too. The interpreter runs kernels on CPU tensors.
@@ -40,6 +41,13 @@ def has_clusters(device: torch.device) -> bool:
 def is_nvidia(device: torch.device) -> bool:
     """Whether a kernel may hold inline PTX."""
     return device.type == "cuda" and torch.version.hip is None
+
+
+def compiler_options(plan: RowLaunch, device: torch.device) -> dict[str, int]:
+    """What a plan asks of the compiler of a device."""
+    if plan.max_registers and is_nvidia(device):
+        return {"num_warps": plan.num_warps, "maxnreg": plan.max_registers}
+    return {"num_warps": plan.num_warps}
 
 
 def launch(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_probability, check_shape
-from rooftile.ops._launch import INTERPRETED, launch, register
+from rooftile.ops._launch import INTERPRETED, compiler_options, launch, register
 from rooftile.ops.rows.address import rows_of, vectors
 from rooftile.ops.rows.cross_entropy_kernels import (
     cross_entropy_bwd_kernel,
@@ -80,7 +80,7 @@ def _cross_entropy_fwd(
         x, target.contiguous(), loss, lse, n_rows, n_cols, *rows,
         ignore_index, smoothing, z_loss, softcap,
         SMOOTH=smoothing > 0, SOFTCAP=softcap > 0, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, STAGES=plan.num_stages, num_warps=plan.num_warps,
+        SHIFT=shift, EDGE=edge, STAGES=plan.num_stages, **compiler_options(plan, x.device),
     )  # fmt: skip
     return loss, lse
 
@@ -119,7 +119,7 @@ def _cross_entropy_bwd(
         dloss, x, target.contiguous(), lse, count, dx, n_cols, n_chunks, 0 if scalar else 1,
         *rows, *dx_rows, ignore_index, smoothing, z_loss, softcap,
         SMOOTH=smoothing > 0, SOFTCAP=softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, num_warps=plan.num_warps,
+        SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
     )  # fmt: skip
     return dx
 

@@ -41,6 +41,7 @@ class RowLaunch:
         cluster: Programs that share a row.
         packed: Keep rows in registers as they were loaded and convert at each use.
         programs_per_sm: Programs of a persistent grid, for each SM.
+        max_registers: Bound of the registers of a thread, 0 for none; only NVIDIA's compiler has it.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class RowLaunch:
     cluster: int = 1
     packed: bool = False
     programs_per_sm: int = 1
+    max_registers: int = 0
 
 
 _overrides: dict[str, dict[str, object]] = {}
@@ -74,7 +76,9 @@ def override(family: str, **values: object) -> Iterator[None]:
     names = {field.name for field in fields(RowLaunch)}
     for name in values:
         if name not in names:
-            raise InputError(f"{name!r} is no launch parameter; there are {', '.join(sorted(names))}")
+            raise InputError(
+                f"{name!r} is no launch parameter; there are {', '.join(sorted(names))}"
+            )
     before = _overrides.get(family)
     _overrides[family] = values
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import has_clusters, is_nvidia, launch, sm_count
+from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, sm_count
 from rooftile.ops.rows.address import Rows, rows_of, vectors
 from rooftile.ops.rows.norm_bwd_kernels import (
     column_sum_kernel,
@@ -88,7 +88,7 @@ def norm_forward(
     )  # fmt: skip
     flags = dict(
         MEAN=norm.mean, HAS_RES=residual is not None, CAST=norm.cast, BLOCK_N=plan.block_n,
-        VEC=vec, SHIFT=shift, EDGE=edge, num_warps=plan.num_warps,
+        VEC=vec, SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
     )  # fmt: skip
     if plan.kind == "tile":
         launch(
@@ -196,7 +196,7 @@ def _tile(
         n_rows, n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec,
         SHIFT=shift, EDGE=edge, PREFETCH=plan.num_stages > 1,
-        PACKED=plan.packed and vec > 1 and is_nvidia(on.x.device), num_warps=plan.num_warps,
+        PACKED=plan.packed and vec > 1 and is_nvidia(on.x.device), **compiler_options(plan, on.x.device),
     )  # fmt: skip
     return parts
 
@@ -219,7 +219,7 @@ def _loop(
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx,
         n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, BLOCK_N=plan.block_n, VEC=1 if edge else vec,
-        STAGES=plan.num_stages, num_warps=plan.num_warps,
+        STAGES=plan.num_stages, **compiler_options(plan, on.x.device),
     )  # fmt: skip
     if wanted.dweight is None and wanted.dbias is None:
         return None, None

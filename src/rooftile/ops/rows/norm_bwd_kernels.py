@@ -34,9 +34,9 @@ def _tile_rows(tile, pid, n_programs, ROWS: tl.constexpr, SHIFT: tl.constexpr):
     """The rows of a program's tile: neighbours, or with one head."""
     lane = tl.arange(0, ROWS)[:, None]
     if SHIFT:
-        row = (tile * ROWS + lane).to(tl.int64) * n_programs + pid
+        row = (tile * ROWS + lane) * n_programs + pid
     else:
-        row = (tile.to(tl.int64) * n_programs + pid) * ROWS + lane
+        row = (tile * n_programs + pid) * ROWS + lane
     return row
 
 
@@ -108,7 +108,8 @@ def norm_bwd_kernel(
         w_raw = tl.load(w_ptr + head + offs, mask=in_row, other=0.0)
 
     # with PREFETCH the next tile is on its way while one is worked on
-    row = _tile_rows(pid * 0, pid, n_programs, ROWS, SHIFT)
+    first = pid * 0  # int64: every row index is
+    row = _tile_rows(first, pid, n_programs, ROWS, SHIFT)
     x_off = row_offset(row, x_inner, stride_xo, stride_xi)
     dy_off = row_offset(row, dy_inner, stride_dyo, stride_dyi)
     mask = (row < n_rows) & in_row
@@ -119,7 +120,7 @@ def norm_bwd_kernel(
     for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_programs), num_stages=1):
         live = row < n_rows
         mask = live & in_row
-        next_row = _tile_rows(tile + 1, pid, n_programs, ROWS, SHIFT)
+        next_row = _tile_rows(first + tile + 1, pid, n_programs, ROWS, SHIFT)
         next_x_off = row_offset(next_row, x_inner, stride_xo, stride_xi)
         next_dy_off = row_offset(next_row, dy_inner, stride_dyo, stride_dyi)
         next_mask = (next_row < n_rows) & in_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import has_clusters, is_nvidia, launch, register
+from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, register
 from rooftile.ops.rows.address import rows_of, vectors
 from rooftile.ops.rows.softmax_kernels import (
     softmax_bwd_kernel,
@@ -32,14 +32,14 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
             softmax_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
             x, y, n_rows, n_cols, *x_rows, *y_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and vec > 1 and is_nvidia(x.device), num_warps=plan.num_warps,
+            PACKED=plan.packed and vec > 1 and is_nvidia(x.device), **compiler_options(plan, x.device),
         )  # fmt: skip
     else:
         launch(
             softmax_fwd_loop_kernel, (n_rows,), x.device,
             x, y, n_cols, *x_rows, *y_rows,
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            STAGES=plan.num_stages, num_warps=plan.num_warps,
+            STAGES=plan.num_stages, **compiler_options(plan, x.device),
         )  # fmt: skip
     return y
 
@@ -60,14 +60,14 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
             softmax_bwd_kernel, (-(-n_rows // plan.rows),), y.device,
             y, dy, dx, n_rows, n_cols, *y_rows, *dy_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and vec > 1 and is_nvidia(y.device), num_warps=plan.num_warps,
+            PACKED=plan.packed and vec > 1 and is_nvidia(y.device), **compiler_options(plan, y.device),
         )  # fmt: skip
     else:
         launch(
             softmax_bwd_loop_kernel, (n_rows,), y.device,
             y, dy, dx, n_cols, *y_rows, *dy_rows,
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            STAGES=plan.num_stages, num_warps=plan.num_warps,
+            STAGES=plan.num_stages, **compiler_options(plan, y.device),
         )  # fmt: skip
     return dx
 
