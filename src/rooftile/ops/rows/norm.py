@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, sm_count
-from rooftile.ops.rows.address import Rows, rows_of, vectors
+from rooftile.ops.rows.address import VECTOR_BYTES, Rows, rows_of, vectors
+from rooftile.ops.rows.cluster import cluster_options, exchange, norm_fwd_cluster_kernel
 from rooftile.ops.rows.norm_bwd_kernels import (
     column_sum_kernel,
     norm_bwd_columns_kernel,
@@ -88,19 +89,28 @@ def norm_forward(
     )  # fmt: skip
     flags = dict(
         MEAN=norm.mean, HAS_RES=residual is not None, CAST=norm.cast, BLOCK_N=plan.block_n,
-        VEC=vec, SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
+        VEC=vec, SHIFT=shift, EDGE=edge,
     )  # fmt: skip
     if plan.kind == "tile":
         launch(
             norm_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
             *tensors, n_rows, n_cols, *x_rows, *r_rows, norm.eps, norm.offset,
             ROWS=plan.rows, PACKED=plan.packed and vec > 1 and is_nvidia(x.device), **flags,
+            **compiler_options(plan, x.device),
+        )  # fmt: skip
+    elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
+        launch(
+            norm_fwd_cluster_kernel, (n_rows,), x.device,
+            *tensors, n_cols, *x_rows[:3], *r_rows[:3], norm.eps, norm.offset,
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, False, True),
+            PTX_AGAIN=exchange(plan.cluster, False, False),
+            **flags, **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
         launch(
             norm_fwd_loop_kernel, (n_rows,), x.device,
             *tensors, n_cols, *x_rows, *r_rows, norm.eps, norm.offset,
-            STAGES=plan.num_stages, **flags,
+            STAGES=plan.num_stages, **flags, **compiler_options(plan, x.device),
         )  # fmt: skip
 
 

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, register
-from rooftile.ops.rows.address import rows_of, vectors
+from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
+from rooftile.ops.rows.cluster import (
+    cluster_options,
+    exchange,
+    softmax_bwd_cluster_kernel,
+    softmax_fwd_cluster_kernel,
+)
 from rooftile.ops.rows.softmax_kernels import (
     softmax_bwd_kernel,
     softmax_bwd_loop_kernel,
@@ -33,6 +39,14 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
             x, y, n_rows, n_cols, *x_rows, *y_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
             PACKED=plan.packed and vec > 1 and is_nvidia(x.device), **compiler_options(plan, x.device),
+        )  # fmt: skip
+    elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
+        launch(
+            softmax_fwd_cluster_kernel, (n_rows,), x.device,
+            x, y, n_cols, *x_rows[:3], *y_rows[:3],
+            LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, True, True),
+            **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
         launch(
@@ -61,6 +75,14 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
             y, dy, dx, n_rows, n_cols, *y_rows, *dy_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
             PACKED=plan.packed and vec > 1 and is_nvidia(y.device), **compiler_options(plan, y.device),
+        )  # fmt: skip
+    elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
+        launch(
+            softmax_bwd_cluster_kernel, (n_rows,), y.device,
+            y, dy, dx, n_cols, *y_rows[:3], *dy_rows[:3],
+            LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, False, True),
+            **cluster_options(plan, vec, y.device),
         )  # fmt: skip
     else:
         launch(
