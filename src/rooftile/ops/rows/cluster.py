@@ -2,7 +2,9 @@
 
 The programs of a cluster hold a part of a row each, in registers as it was loaded, and exchange what
 they must know of each other through distributed shared memory: a row is read once, whatever its
-length. Gluon, because plain Triton reduces inside one program of a cluster only from 3.9 on.
+length. A row is a tensor of two dimensions, parts by columns; the layout gives each program one
+part, so that sums along a part stay inside its program (Triton 3.6 cannot reduce across programs)
+and every program stores its own (Triton stores what programs share from the first of them alone).
 """
 
 from __future__ import annotations
@@ -52,11 +54,12 @@ def exchange(cluster: int, softmax: bool, first: bool) -> str:
 
 def cluster_options(plan: RowLaunch, vec: int, device: torch.device) -> dict[str, Any]:
     """How a kernel of this file is launched: layouts of vectors and of edges, size of the cluster."""
-    # each program holds a part of its own; Gluon takes the parts for copies of one
-    cga = [[0]] * (plan.cluster.bit_length() - 1)
+    cga = [[1 << i, 0] for i in range(plan.cluster.bit_length() - 1)]
+    warps = [1, plan.num_warps]
     return {
-        "LAYOUT": gl.BlockedLayout([vec], [32], [plan.num_warps], [0], cga_layout=cga),
-        "NARROW": gl.BlockedLayout([1], [32], [plan.num_warps], [0], cga_layout=cga),
+        "CLUSTER": plan.cluster,
+        "LAYOUT": gl.BlockedLayout([1, vec], [1, 32], warps, [1, 0], cga_layout=cga),
+        "NARROW": gl.BlockedLayout([1, 1], [1, 32], warps, [1, 0], cga_layout=cga),
         "num_ctas": plan.cluster,
         **compiler_options(plan, device),
     }
@@ -76,19 +79,24 @@ def _arrive():
 
 
 @gluon.jit
-def _rank():
-    """This program's number in its cluster."""
+def _exchange(a, b, PTX: gl.constexpr):
+    """Combine a pair over the cluster: [CLUSTER], so that each thread runs the PTX once."""
     return gl.inline_asm_elementwise(
-        "mov.u32 $0, %cluster_ctarank;", "=r", [], dtype=gl.int32, is_pure=True, pack=1
+        PTX, "=f,=f,f,f", [a, b], dtype=(gl.float32, gl.float32), is_pure=False, pack=1
     )
 
 
 @gluon.jit
-def _exchange(a, b, PTX: gl.constexpr):
-    """Combine a pair over the cluster."""
-    return gl.inline_asm_elementwise(
-        PTX, "=f,=f,f,f", [a, b], dtype=(gl.float32, gl.float32), is_pure=False, pack=1
-    )
+def _narrow(x, LAYOUT: gl.constexpr):
+    """A number a part, [CLUSTER], as the edges of a row need it: [CLUSTER, 1]."""
+    return gl.convert_layout(x, gl.SliceLayout(1, LAYOUT))[:, None]
+
+
+@gluon.jit
+def _columns(BLOCK_N: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr):
+    """Where a part's elements lie in the row's vectors, [CLUSTER, BLOCK_N]."""
+    part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))[:, None]
+    return part * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, LAYOUT))[None, :]
 
 
 @gluon.jit
@@ -120,16 +128,30 @@ def _head(row, stride, VEC: gl.constexpr, SHIFT: gl.constexpr):
 def _vectors(row_ptr, offs, VEC: gl.constexpr):
     """Pointers to a row's whole vectors, known to be aligned to them."""
     itemsize: gl.constexpr = row_ptr.dtype.element_ty.primitive_bitwidth // 8
-    return gl.multiple_of(row_ptr + offs, (VEC * itemsize,))
+    return gl.multiple_of(row_ptr + offs, (itemsize, VEC * itemsize))
 
 
 @gluon.jit
-def _edge(head, n_cols, rank, VEC: gl.constexpr, LAYOUT: gl.constexpr):
-    """Columns of head and tail, and which of the lanes are in use: on the first program alone."""
-    lane = gl.arange(0, 2 * VEC, LAYOUT)
+def _edge(head, n_cols, VEC: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr):
+    """Columns of head and tail, and which of the lanes are in use: in the first program alone."""
+    part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))[:, None]
+    lane = gl.arange(0, 2 * VEC, gl.SliceLayout(0, LAYOUT))[None, :]
     tail = head + (n_cols - head) // VEC * VEC
     col = gl.where(lane < VEC, lane, tail + lane - VEC)
-    return col, (col < gl.where(lane < VEC, head, n_cols)) & (rank == 0)
+    used = (part == 0) & (col < gl.where(lane < VEC, head, n_cols))
+    return col + part * 0, used
+
+
+@gluon.jit
+def _sum(x, LAYOUT: gl.constexpr):
+    """The sum of each part, [CLUSTER]."""
+    return gl.convert_layout(gl.sum(x, 1), gl.SliceLayout(1, LAYOUT))
+
+
+@gluon.jit
+def _max(x, LAYOUT: gl.constexpr):
+    """The maximum of each part, [CLUSTER]."""
+    return gl.convert_layout(gl.max(x, 1), gl.SliceLayout(1, LAYOUT))
 
 
 @gluon.jit
@@ -159,35 +181,39 @@ def softmax_fwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
+    CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
 ):
     _arrive()
     row = gl.program_id(0).to(gl.int64)
-    rank = _rank()
     head = _head(row, stride_xo, VEC, SHIFT)
-    offs = rank * BLOCK_N + gl.arange(0, BLOCK_N, LAYOUT)
+    offs = _columns(BLOCK_N, CLUSTER, LAYOUT)
     mask = offs // VEC < (n_cols - head) // VEC
     x_row = x_ptr + _offset(row, x_inner, stride_xo, stride_xi)
     y_row = y_ptr + _offset(row, y_inner, stride_yo, stride_yi)
 
     raw = gl.load(_vectors(x_row + head, offs, VEC), mask=mask, other=_NEG_INF)
-    part_max = gl.max(raw.to(gl.float32), 0)
+    part_max = _max(raw.to(gl.float32), LAYOUT)
     if EDGE:
-        col, used = _edge(head, n_cols, rank, VEC, NARROW)
+        col, used = _edge(head, n_cols, VEC, CLUSTER, NARROW)
         edge = gl.load(x_row + col, mask=used, other=_NEG_INF).to(gl.float32)
-        part_max = gl.maximum(part_max, gl.max(edge, 0))
+        part_max = gl.maximum(part_max, _max(edge, LAYOUT))
     shift = gl.where(part_max == _NEG_INF, 0.0, part_max)  # a part of -inf alone sums to 0
-    part_sum = gl.sum(gl.exp(_reload(raw, PACKED).to(gl.float32) - shift), 0)
+    part_sum = _sum(gl.exp(_reload(raw, PACKED).to(gl.float32) - shift[:, None]), LAYOUT)
     if EDGE:
-        part_sum += gl.sum(gl.exp(edge - shift), 0)
+        part_sum += _sum(gl.exp(edge - _narrow(shift, NARROW)), LAYOUT)
     row_max, row_sum = _exchange(part_max, part_sum, PTX)
-    y = _probability(_reload(raw, PACKED).to(gl.float32), row_max, row_sum, LOG)
+    y = _probability(_reload(raw, PACKED).to(gl.float32), row_max[:, None], row_sum[:, None], LOG)
     dtype: gl.constexpr = y_ptr.dtype.element_ty
     gl.store(_vectors(y_row + head, offs, VEC), y.to(dtype), mask=mask)
     if EDGE:
-        gl.store(y_row + col, _probability(edge, row_max, row_sum, LOG).to(dtype), mask=used)
+        gl.store(
+            y_row + col,
+            _probability(edge, _narrow(row_max, NARROW), _narrow(row_sum, NARROW), LOG).to(dtype),
+            mask=used,
+        )
 
 
 @gluon.jit
@@ -208,15 +234,15 @@ def softmax_bwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
+    CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
 ):
     _arrive()
     row = gl.program_id(0).to(gl.int64)
-    rank = _rank()
     head = _head(row, stride_yo, VEC, SHIFT)
-    offs = rank * BLOCK_N + gl.arange(0, BLOCK_N, LAYOUT)
+    offs = _columns(BLOCK_N, CLUSTER, LAYOUT)
     mask = offs // VEC < (n_cols - head) // VEC
     y_off = _offset(row, y_inner, stride_yo, stride_yi)
     dy_row = dy_ptr + _offset(row, dy_inner, stride_dyo, stride_dyi)
@@ -225,31 +251,31 @@ def softmax_bwd_cluster_kernel(
     dy_raw = gl.load(_vectors(dy_row + head, offs, VEC), mask=mask, other=0.0)
     dy = dy_raw.to(gl.float32)
     if LOG:
-        part = gl.sum(dy, 0)
+        part = _sum(dy, LAYOUT)
     else:
-        part = gl.sum(dy * y_raw.to(gl.float32), 0)
+        part = _sum(dy * y_raw.to(gl.float32), LAYOUT)
     if EDGE:
-        col, used = _edge(head, n_cols, rank, VEC, NARROW)
+        col, used = _edge(head, n_cols, VEC, CLUSTER, NARROW)
         y_edge = gl.load(y_ptr + y_off + col, mask=used, other=0.0).to(gl.float32)
         dy_edge = gl.load(dy_row + col, mask=used, other=0.0).to(gl.float32)
         if LOG:
-            part += gl.sum(dy_edge, 0)
+            part += _sum(dy_edge, LAYOUT)
         else:
-            part += gl.sum(dy_edge * y_edge, 0)
+            part += _sum(dy_edge * y_edge, LAYOUT)
     total, _ = _exchange(part, part, PTX)
     y = _reload(y_raw, PACKED).to(gl.float32)
     dy = _reload(dy_raw, PACKED).to(gl.float32)
     if LOG:
-        dx = dy - gl.exp(y) * total
+        dx = dy - gl.exp(y) * total[:, None]
     else:
-        dx = y * (dy - total)
+        dx = y * (dy - total[:, None])
     dtype: gl.constexpr = dx_ptr.dtype.element_ty
     gl.store(_vectors(dx_ptr + y_off + head, offs, VEC), dx.to(dtype), mask=mask)
     if EDGE:
         if LOG:
-            dx_edge = dy_edge - gl.exp(y_edge) * total
+            dx_edge = dy_edge - gl.exp(y_edge) * _narrow(total, NARROW)
         else:
-            dx_edge = y_edge * (dy_edge - total)
+            dx_edge = y_edge * (dy_edge - _narrow(total, NARROW))
         gl.store(dx_ptr + y_off + col, dx_edge.to(dtype), mask=used)
 
 
@@ -304,6 +330,7 @@ def norm_fwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
+    CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
@@ -311,9 +338,8 @@ def norm_fwd_cluster_kernel(
 ):
     _arrive()
     row = gl.program_id(0).to(gl.int64)
-    rank = _rank()
     head = _head(row, stride_xo, VEC, SHIFT)
-    offs = rank * BLOCK_N + gl.arange(0, BLOCK_N, LAYOUT)
+    offs = _columns(BLOCK_N, CLUSTER, LAYOUT)
     mask = offs // VEC < (n_cols - head) // VEC
     x_row = x_ptr + _offset(row, x_inner, stride_xo, stride_xi)
     r_row = r_ptr + _offset(row, r_inner, stride_ro, stride_ri)
@@ -326,33 +352,35 @@ def norm_fwd_cluster_kernel(
         _vectors(h_row + head, offs, VEC), mask, HAS_RES,
     )  # fmt: skip
     if EDGE:
-        col, used = _edge(head, n_cols, rank, VEC, NARROW)
+        col, used = _edge(head, n_cols, VEC, CLUSTER, NARROW)
         edge = _load_sum(x_row + col, r_row + col, h_row + col, used, HAS_RES).to(gl.float32)
-    mean = 0.0
+    mean = gl.zeros((CLUSTER,), gl.float32, gl.SliceLayout(1, LAYOUT))
+    mean_edge = 0.0
     if MEAN:
-        part = gl.sum(raw.to(gl.float32), 0)
+        part = _sum(raw.to(gl.float32), LAYOUT)
         if EDGE:
-            part += gl.sum(edge, 0)
+            part += _sum(edge, LAYOUT)
         total, _ = _exchange(part, part, PTX)
         mean = total / n_cols
-    x = gl.where(mask, _reload(raw, PACKED).to(gl.float32) - mean, 0.0)
-    part = gl.sum(x * x, 0)
+        mean_edge = _narrow(mean, NARROW)
+    x = gl.where(mask, _reload(raw, PACKED).to(gl.float32) - mean[:, None], 0.0)
+    part = _sum(x * x, LAYOUT)
     if EDGE:
-        edge = gl.where(used, edge - mean, 0.0)
-        part += gl.sum(edge * edge, 0)
+        edge = gl.where(used, edge - mean_edge, 0.0)
+        part += _sum(edge * edge, LAYOUT)
     if MEAN:
         total, _ = _exchange(part, part, PTX_AGAIN)
     else:
         total, _ = _exchange(part, part, PTX)
     rstd = gl.rsqrt(total / n_cols + eps)
-    x_hat = (_reload(raw, PACKED).to(gl.float32) - mean) * rstd
+    x_hat = (_reload(raw, PACKED).to(gl.float32) - mean[:, None]) * rstd[:, None]
     y = _scaled(x_hat, w_ptr, b_ptr, head + offs, mask, offset, dtype, CAST)
     gl.store(_vectors(y_row + head, offs, VEC), y, mask=mask)
     if EDGE:
-        y = _scaled(edge * rstd, w_ptr, b_ptr, col, used, offset, dtype, CAST)
+        y = _scaled(edge * _narrow(rstd, NARROW), w_ptr, b_ptr, col, used, offset, dtype, CAST)
         gl.store(y_row + col, y, mask=used)
     if rstd_ptr is not None:
-        if rank == 0:
-            gl.store(rstd_ptr + row, rstd)
-            if MEAN:
-                gl.store(mean_ptr + row, mean)
+        part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
+        gl.store(rstd_ptr + row + part * 0, rstd, mask=part == 0)
+        if MEAN:
+            gl.store(mean_ptr + row + part * 0, mean, mask=part == 0)
