@@ -159,7 +159,7 @@ def inspect(op: str, n_cols: int, dtype: torch.dtype, target: GPUTarget, sets: l
     for item in sets:
         family, _, pair = item.partition(":")
         key, _, value = pair.partition("=")
-        values.setdefault(family, {})[key] = int(value) if value.isdigit() else value
+        values.setdefault(family, {})[key] = int(value) if value.isdigit() else value == "True" if value in ("True", "False") else value
     managers = [override(family, **v) for family, v in values.items()]
     for manager in managers:
         manager.__enter__()

@@ -33,7 +33,7 @@ class RowLaunch:
     """How a row-wise kernel is launched.
 
     Attributes:
-        kind: ``"tile"``, ``"loop"`` or ``"cluster"``.
+        kind: ``"tile"``, ``"loop"``, ``"cluster"`` or ``"flat"``.
         rows: Rows that a program holds at a time.
         block_n: Columns of a tile or of a chunk, a power of two.
         num_warps: Warps of a program (of each program of a cluster).
@@ -41,7 +41,7 @@ class RowLaunch:
         cluster: Programs that share a row.
         packed: Keep rows in registers as they were loaded and convert at each use.
         programs_per_sm: Programs of a persistent grid, for each SM.
-        max_registers: Bound of the registers of a thread, 0 for none; only NVIDIA's compiler has it.
+        max_registers: Bound of the registers of a thread, 0 for none; NVIDIA's compiler alone has it.
     """
 
     kind: str
@@ -113,7 +113,7 @@ def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: bool = Fals
 
 
 @lru_cache(maxsize=1024)
-def _one_input(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _softmax_fwd(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
     """One tensor in, one out: 4 accesses of 16 bytes a thread, 8 for the longest rows."""
     block = power_of_two(n_cols)
     size = block * itemsize
@@ -121,10 +121,28 @@ def _one_input(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
         return _cluster(block, itemsize, _CLUSTER_BYTES)
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 16384 // itemsize, 8)
+    if size > 16384 and itemsize == 2:  # 64 registers: as many bytes in flight, twice the programs
+        return RowLaunch("tile", 1, block, size // 4096, packed=True, max_registers=64)
+    return _tile(block, size)
+
+
+@lru_cache(maxsize=1024)
+def _norm_fwd(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """As softmax; the weights take registers too, so the longest rows are shared earlier."""
+    block = power_of_two(n_cols)
+    size = block * itemsize
+    if size > _TILE_BYTES // 2 and clusters:
+        return _cluster(block, itemsize, _CLUSTER_BYTES)
+    if size > _TILE_BYTES:
+        return RowLaunch("loop", 1, 16384 // itemsize, 8)
+    return _tile(block, size)
+
+
+def _tile(block: int, size: int) -> RowLaunch:
+    """Whole rows in registers, 4 accesses of 16 bytes a thread, at most 16 warps."""
     if size <= 8192:
         return RowLaunch("tile", max(1, 8192 // size), block, 4)
-    num_warps = 8 if size <= 16384 else 16
-    return RowLaunch("tile", 1, block, num_warps, packed=size > 32768 and itemsize == 2)
+    return RowLaunch("tile", 1, block, min(16, size // 2048))
 
 
 @lru_cache(maxsize=1024)
@@ -158,6 +176,12 @@ def _persistent(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
 
 
 @lru_cache(maxsize=1024)
+def _flat(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """No reduction: 2 accesses of 16 bytes a thread and tensor."""
+    return RowLaunch("flat", 1, min(power_of_two(n_cols), 4096 // itemsize), 4)
+
+
+@lru_cache(maxsize=1024)
 def _streamed(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
     """One tensor in, one number a row out: chunks, 4 accesses of 16 bytes a thread."""
     block = min(power_of_two(n_cols), 8192 // itemsize)
@@ -170,14 +194,17 @@ def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
     cluster = min(_MAX_CLUSTER, max(2, block * itemsize // part_bytes))
     part = block // cluster
     num_warps = 8 if part * itemsize <= part_bytes else 16
-    return RowLaunch("cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2)
+    return RowLaunch(
+        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=80
+    )
 
 
 FAMILIES = {
-    "softmax_fwd": _one_input,
+    "softmax_fwd": _softmax_fwd,
     "softmax_bwd": _two_inputs,
-    "norm_fwd": _one_input,
+    "norm_fwd": _norm_fwd,
     "norm_bwd": _persistent,
     "cross_entropy_fwd": _streamed,
     "cross_entropy_bwd": _streamed,
+    "flat": _flat,
 }
