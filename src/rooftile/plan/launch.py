@@ -189,6 +189,21 @@ def _streamed(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
     return RowLaunch("loop", rows, block, 4)
 
 
+@lru_cache(maxsize=1024)
+def _column_blocks(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """No reduction along rows: tiles of at most 4 KiB, 2 accesses of 16 bytes a thread."""
+    block = max(8, min(power_of_two(n_cols), 4096 // itemsize))
+    rows = max(1, 4096 // (block * itemsize))
+    return RowLaunch("flat", rows, block, 4, programs_per_sm=16)
+
+
+@lru_cache(maxsize=1024)
+def _rotary(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+    """Heads: as many as give each thread 2 accesses of 16 bytes a half."""
+    block = power_of_two(n_cols)
+    return RowLaunch("tile", max(1, 8192 // (block * itemsize)), block, 4)
+
+
 def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
     """Parts of a row of ``part_bytes``, in at most 8 programs."""
     cluster = min(_MAX_CLUSTER, max(2, block * itemsize // part_bytes))
@@ -207,4 +222,6 @@ FAMILIES = {
     "cross_entropy_fwd": _streamed,
     "cross_entropy_bwd": _streamed,
     "flat": _flat,
+    "column_blocks": _column_blocks,
+    "rotary": _rotary,
 }
