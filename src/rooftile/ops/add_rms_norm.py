@@ -11,7 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rooftile.ops._check import check_device, check_float, check_parameter, check_shape, check_trailing
+from rooftile.ops._check import (
+    check_device,
+    check_float,
+    check_parameter,
+    check_shape,
+    check_trailing,
+)
 from rooftile.ops.rms_norm import EPS, rms_norm_ref
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm

@@ -9,7 +9,7 @@ Cost:   rooftile.cost.formulas.loss.cross_entropy_forward (memory-bound at every
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,13 +62,19 @@ def _class_dim(x: Tensor) -> int:
 _SUM_BLOCK = 2048
 
 
-def _cross_entropy_fwd(
-    x: Tensor, target: Tensor, ignore_index: int, smoothing: float, z_loss: float, softcap: float
-) -> tuple[Tensor, Tensor]:
-    loss = torch.empty(target.shape, dtype=torch.float32, device=x.device)
-    lse = torch.empty_like(loss)
+class Extras(NamedTuple):
+    """What both forms of the loss take beside logits and targets."""
+
+    ignore_index: int
+    smoothing: float
+    z_loss: float
+    softcap: float
+
+
+def forward_rows(x: Tensor, target: Tensor, extras: Extras, loss: Tensor, lse: Tensor) -> None:
+    """Write loss and log-sum-exp of each row of logits, both contiguous."""
     if x.numel() == 0:
-        return loss, lse
+        return
     dim = _class_dim(x)
     x, rows = rows_of(x, dim)
     n_cols = x.shape[dim]
@@ -77,17 +83,15 @@ def _cross_entropy_fwd(
     plan = row_launch("cross_entropy_fwd", n_cols, x.element_size())
     launch(
         cross_entropy_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
-        x, target.contiguous(), loss, lse, n_rows, n_cols, *rows,
-        ignore_index, smoothing, z_loss, softcap,
-        SMOOTH=smoothing > 0, SOFTCAP=softcap > 0, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, STAGES=plan.num_stages, **compiler_options(plan, x.device),
+        x, target.contiguous(), loss, lse, n_rows, n_cols, *rows, *extras,
+        SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, ROWS=plan.rows,
+        BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge, STAGES=plan.num_stages,
+        **compiler_options(plan, x.device),
     )  # fmt: skip
-    return loss, lse
 
 
-def _cross_entropy_sum(
-    loss: Tensor, target: Tensor, ignore_index: int, mean: bool
-) -> tuple[Tensor, Tensor]:
+def sum_rows(loss: Tensor, target: Tensor, ignore_index: int, mean: bool) -> tuple[Tensor, Tensor]:
+    """The sum or mean of the losses, and how many rows are not ignored."""
     out, count = (torch.empty((), dtype=torch.float32, device=loss.device) for _ in range(2))
     launch(
         cross_entropy_sum_kernel, (1,), loss.device,
@@ -97,13 +101,13 @@ def _cross_entropy_sum(
     return out, count
 
 
-def _cross_entropy_bwd(
-    dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor, count: Tensor | None,
-    ignore_index: int, smoothing: float, z_loss: float, softcap: float,
-) -> Tensor:  # fmt: skip
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+def backward_rows(
+    dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor, count: Tensor | None, extras: Extras,
+    dx: Tensor,
+) -> None:  # fmt: skip
+    """Write the gradient of the logits; dx may be x. A count divides, a scalar dloss is shared."""
     if x.numel() == 0:
-        return dx
+        return
     dim = _class_dim(x)
     x, rows = rows_of(x, dim)
     _, dx_rows = rows_of(dx, dim)
@@ -117,10 +121,24 @@ def _cross_entropy_bwd(
     launch(
         cross_entropy_bwd_kernel, (n_rows * n_chunks,), x.device,
         dloss, x, target.contiguous(), lse, count, dx, n_cols, n_chunks, 0 if scalar else 1,
-        *rows, *dx_rows, ignore_index, smoothing, z_loss, softcap,
-        SMOOTH=smoothing > 0, SOFTCAP=softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
+        *rows, *dx_rows, *extras,
+        SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
         SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
     )  # fmt: skip
+
+
+def _cross_entropy_fwd(x: Tensor, target: Tensor, *extras: Any) -> tuple[Tensor, Tensor]:
+    loss = torch.empty(target.shape, dtype=torch.float32, device=x.device)
+    lse = torch.empty_like(loss)
+    forward_rows(x, target, Extras(*extras), loss, lse)
+    return loss, lse
+
+
+def _cross_entropy_bwd(
+    dloss: Tensor, x: Tensor, target: Tensor, lse: Tensor, count: Tensor | None, *extras: Any
+) -> Tensor:
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    backward_rows(dloss, x, target, lse, count, Extras(*extras), dx)
     return dx
 
 
@@ -134,7 +152,7 @@ fwd_op = register(
 sum_op = register(
     "cross_entropy_sum",
     "(Tensor loss, Tensor target, int ignore_index, bool mean) -> (Tensor, Tensor)",
-    _cross_entropy_sum,
+    sum_rows,
 )
 bwd_op = register(
     "cross_entropy_bwd",

@@ -25,6 +25,7 @@ WARP = 32
 # 65,536 bytes of row a program: past it two programs no longer fit the registers of an SM
 _TILE_BYTES = 65536
 _CLUSTER_BYTES = 32768
+_LOGIT_BYTES = 512 * 2**20
 _MAX_CLUSTER = 8  # the largest that every Hopper and Blackwell GPU runs
 
 
@@ -212,6 +213,12 @@ def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
     return RowLaunch(
         "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=80
     )
+
+
+def logit_rows(n_classes: int, itemsize: int) -> int:
+    """Rows of logits that are in memory at a time: 512 MiB, but 1,024 rows for a good matmul."""
+    rows = _LOGIT_BYTES // (n_classes * itemsize)
+    return max(1024, power_of_two(rows + 1) // 2)
 
 
 FAMILIES = {
