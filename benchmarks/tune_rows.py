@@ -147,14 +147,23 @@ def variants(family: str, n: int, itemsize: int) -> Iterator[dict[str, Any]]:
                         yield {**tile, "programs_per_sm": per_sm, "num_stages": stages}
             else:
                 yield {**tile, "packed": False, "max_registers": 0}
-                if each >= 32:
-                    registers = 64 if each == 64 else 48
-                    yield {**tile, "packed": True, "max_registers": registers}
+                for registers in (64, 80) if each == 64 else (48,):
+                    if each >= 32:
+                        yield {**tile, "packed": True, "max_registers": registers}
+    if 16384 <= size <= 131072 and family == "norm_bwd":
+        for cluster, warps, per_sm in itertools.product((2, 4, 8), (4, 8, 16), (1, 2, 4)):
+            if block // cluster // (warps * 32) == 16 and per_sm * warps <= 16:
+                yield {"kind": "cluster", "cluster": cluster, "block_n": block // cluster,
+                       "num_warps": warps, "packed": True, "programs_per_sm": per_sm,
+                       "max_registers": 128}  # fmt: skip
     if size >= 32768 and family != "norm_bwd":
         for cluster, warps in itertools.product((2, 4, 8), (4, 8, 16)):
-            if 16 <= block // cluster // (warps * 32) <= 64:
-                yield {"kind": "cluster", "cluster": cluster, "block_n": block // cluster,
-                       "num_warps": warps, "packed": True}  # fmt: skip
+            each = block // cluster // (warps * 32)
+            for registers in (0, 64, 80):
+                if (16 <= each <= 32 and registers == 0) or (each == 64 and registers):
+                    yield {"kind": "cluster", "cluster": cluster, "block_n": block // cluster,
+                           "num_warps": warps, "packed": each == 64,
+                           "max_registers": registers}  # fmt: skip
     if size >= 65536:
         for chunk, warps in itertools.product((4096, 8192, 16384), (4, 8, 16)):
             if 8 <= chunk // (warps * 32) <= 32:

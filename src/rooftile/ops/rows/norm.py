@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, sm_count
-from rooftile.ops.rows.address import VECTOR_BYTES, Rows, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange, norm_fwd_cluster_kernel
+from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, rows_of, vectors
+from rooftile.ops.rows.cluster import cluster_options, exchange
+from rooftile.ops.rows.cluster_norm import norm_fwd_cluster_kernel
+from rooftile.ops.rows.cluster_norm_bwd import norm_bwd_cluster_kernel
 from rooftile.ops.rows.norm_bwd_kernels import (
     column_sum_kernel,
     norm_bwd_columns_kernel,
@@ -102,8 +104,8 @@ def norm_forward(
         launch(
             norm_fwd_cluster_kernel, (n_rows,), x.device,
             *tensors, n_cols, *x_rows[:3], *r_rows[:3], norm.eps, norm.offset,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, False, True),
-            PTX_AGAIN=exchange(plan.cluster, False, False),
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster),
+            PTX_AGAIN=exchange(plan.cluster, first=False),
             **flags, **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
@@ -149,10 +151,16 @@ def norm_backward(
     itemsize = max(t.element_size() for t in (x, dy, g, wanted.dx))
     plan = row_launch("norm_bwd", n_cols, itemsize, clusters=has_clusters(x.device))
     operands = _Operands(dy, g, x, _contiguous(weight), (dy_rows, g_rows, x_rows), dh is not None)
+    dx_rows = Rows(1, n_cols, 0, 1)
+    pairs = ((x, x_rows), (dy, dy_rows), (g, g_rows), (wanted.dx, dx_rows))
+    vec = vectors(n_cols, itemsize, *pairs)
+    whole = vec.width * itemsize == VECTOR_BYTES
     if plan.kind == "tile":
-        parts = _tile(operands, n_cols, itemsize, plan, stats, norm, wanted)
+        parts = _tile(operands, n_cols, vec, plan, stats, norm, wanted)
+    elif plan.kind == "cluster" and whole:
+        parts = _cluster(operands, n_cols, vec, plan, stats, norm, wanted)
     else:
-        parts = _loop(operands, n_cols, itemsize, plan, stats, norm, wanted)
+        parts = _loop(operands, n_cols, vec, plan, stats, norm, wanted)
     for part, gradient in zip(parts, (wanted.dweight, wanted.dbias), strict=True):
         if part is not None and gradient is not None:
             launch(
@@ -186,7 +194,7 @@ def _parts(n_parts: int, n_cols: int, wanted: Wanted) -> _Parts:
 def _tile(
     on: _Operands,
     n_cols: int,
-    itemsize: int,
+    vec: Vectors,
     plan: RowLaunch,
     stats: Statistics,
     norm: Norm,
@@ -194,19 +202,45 @@ def _tile(
 ) -> _Parts:
     n_rows = on.x.numel() // n_cols
     dy_rows, dh_rows, x_rows = on.rows
-    pairs = [(on.x, x_rows), (on.dy, dy_rows), (on.dh, dh_rows), (wanted.dx, Rows(1, n_cols, 0, 1))]
-    vec, shift, edge = vectors(n_cols, itemsize, *pairs)
     n_programs = min(-(-n_rows // plan.rows), sm_count(on.x.device) * plan.programs_per_sm)
-    if shift:  # rows of a program have one head
-        n_programs = -(-n_programs // vec) * vec
+    if vec.shift:  # rows of a program have one head
+        n_programs = -(-n_programs // vec.width) * vec.width
     parts = _parts(n_programs, n_cols, wanted)
     launch(
         norm_bwd_kernel, (n_programs,), on.x.device,
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
         n_rows, n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
-        MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, PREFETCH=plan.num_stages > 1,
-        PACKED=plan.packed and vec > 1 and is_nvidia(on.x.device), **compiler_options(plan, on.x.device),
+        MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec.width,
+        SHIFT=vec.shift, EDGE=vec.edge, PREFETCH=plan.num_stages > 1,
+        PACKED=plan.packed and vec.width > 1 and is_nvidia(on.x.device), **compiler_options(plan, on.x.device),
+    )  # fmt: skip
+    return parts
+
+
+def _cluster(
+    on: _Operands,
+    n_cols: int,
+    vec: Vectors,
+    plan: RowLaunch,
+    stats: Statistics,
+    norm: Norm,
+    wanted: Wanted,
+) -> _Parts:
+    n_rows = on.x.numel() // n_cols
+    dy_rows, dh_rows, x_rows = on.rows
+    device = on.x.device
+    n_clusters = min(n_rows, sm_count(device) * plan.programs_per_sm // plan.cluster)
+    if vec.shift:  # rows of a cluster have one head
+        n_clusters = -(-n_clusters // vec.width) * vec.width
+    parts = _parts(n_clusters, n_cols, wanted)
+    launch(
+        norm_bwd_cluster_kernel, (n_clusters,), device,
+        on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
+        n_rows, n_cols, *dy_rows[:3], *dh_rows[:3], *x_rows[:3], norm.offset,
+        MEAN=norm.mean, HAS_DH=on.has_dh, BLOCK_N=plan.block_n, VEC=vec.width, SHIFT=vec.shift,
+        EDGE=vec.edge, PACKED=plan.packed and wanted.dx.element_size() == 2,
+        PTX=exchange(plan.cluster, first=False, looped=True),
+        **cluster_options(plan, vec.width, device),
     )  # fmt: skip
     return parts
 
@@ -214,7 +248,7 @@ def _tile(
 def _loop(
     on: _Operands,
     n_cols: int,
-    itemsize: int,
+    vec: Vectors,
     plan: RowLaunch,
     stats: Statistics,
     norm: Norm,
@@ -222,13 +256,11 @@ def _loop(
 ) -> _Parts:
     n_rows = on.x.numel() // n_cols
     dy_rows, dh_rows, x_rows = on.rows
-    pairs = [(on.x, x_rows), (on.dy, dy_rows), (on.dh, dh_rows), (wanted.dx, Rows(1, n_cols, 0, 1))]
-    vec, _, edge = vectors(n_cols, itemsize, *pairs)
     launch(
         norm_bwd_dx_loop_kernel, (n_rows,), on.x.device,
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx,
         n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
-        MEAN=norm.mean, HAS_DH=on.has_dh, BLOCK_N=plan.block_n, VEC=1 if edge else vec,
+        MEAN=norm.mean, HAS_DH=on.has_dh, BLOCK_N=plan.block_n, VEC=1 if vec.edge else vec.width,
         STAGES=plan.num_stages, **compiler_options(plan, on.x.device),
     )  # fmt: skip
     if wanted.dweight is None and wanted.dbias is None:

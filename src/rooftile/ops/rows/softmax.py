@@ -7,9 +7,8 @@ from torch import Tensor
 
 from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, register
 from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
-from rooftile.ops.rows.cluster import (
-    cluster_options,
-    exchange,
+from rooftile.ops.rows.cluster import cluster_options, exchange
+from rooftile.ops.rows.cluster_softmax import (
     softmax_bwd_cluster_kernel,
     softmax_fwd_cluster_kernel,
 )
@@ -45,7 +44,7 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
             softmax_fwd_cluster_kernel, (n_rows,), x.device,
             x, y, n_cols, *x_rows[:3], *y_rows[:3],
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, True, True),
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, softmax=True),
             **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
@@ -81,7 +80,7 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
             softmax_bwd_cluster_kernel, (n_rows,), y.device,
             y, dy, dx, n_cols, *y_rows[:3], *dy_rows[:3],
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, False, True),
+            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster),
             **cluster_options(plan, vec, y.device),
         )  # fmt: skip
     else:
