@@ -10,6 +10,7 @@ a GPU is spent.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import tempfile
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--arch", type=int, default=90)
     parser.add_argument("--cols", type=int, nargs="*", default=COLS)
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--set", nargs="*", default=[], help="FAMILY:name=value")
+    parser.add_argument("--set", nargs="*", default=[], help="FAMILY:name=JSON")
     args = parser.parse_args()
     for module in (_launch, norm, softmax):  # an H200 in name
         module.is_nvidia = lambda device: True
@@ -159,7 +160,7 @@ def inspect(op: str, n_cols: int, dtype: torch.dtype, target: GPUTarget, sets: l
     for item in sets:
         family, _, pair = item.partition(":")
         key, _, value = pair.partition("=")
-        values.setdefault(family, {})[key] = int(value) if value.isdigit() else value == "True" if value in ("True", "False") else value
+        values.setdefault(family, {})[key] = json.loads(value)
     managers = [override(family, **v) for family, v in values.items()]
     for manager in managers:
         manager.__enter__()

@@ -68,7 +68,8 @@ def build(op: str, x: Tensor, dy: Tensor) -> Case:
             [x, w],
         ),
         "layer_norm": (
-            lambda x, w, b: layer_norm(x, (n,), w, b), lambda x, w, b: torch.layer_norm(x, (n,), w, b),
+            lambda x, w, b: layer_norm(x, (n,), w, b),
+            lambda x, w, b: torch.layer_norm(x, (n,), w, b),
             [x, w, b],
         ),
         "softmax": (lambda x: softmax(x, 1), lambda x: torch.softmax(x, 1), [x]),
@@ -199,8 +200,8 @@ def report(op: str, n: int, label: str, case: Case, values: dict[str, Any]) -> N
             copied = min(first, median_ms(lambda: copy.copy_(half)))
         except Exception as error:  # a variant that cannot run is reported as one
             text = str(error).strip().splitlines()
-            print(f"{op:17} {n:7} {label:40} {type(error).__name__}: {text[0][:60] if text else ''}",
-                  flush=True)  # fmt: skip
+            why = f"{type(error).__name__}: {text[0][:60] if text else ''}"
+            print(f"{op:17} {n:7} {label:40} {why}", flush=True)
             return
     print(
         f"{op:17} {n:7} {label:40} {ms:8.4f} ms {case.n_bytes / ms / 1e6:7.0f} GB/s "

@@ -1,8 +1,8 @@
 """Make Triton's interpreter compute bfloat16 as numbers.
 
 Triton keeps bfloat16 as raw uint16 and does integer arithmetic on it (seen in 3.6 to 3.9; upstream
-issues 10945, 11584). Here such tensors become ``ml_dtypes.bfloat16`` arrays: numpy then rounds every
-operation to nearest even, as PyTorch does. Import it after triton, before the first launch.
+issues 10945, 11584). Here such tensors become ``ml_dtypes.bfloat16`` arrays: numpy then rounds
+every operation to nearest even, as PyTorch does. Import it after triton, before the first launch.
 """
 
 from __future__ import annotations

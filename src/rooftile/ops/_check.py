@@ -73,3 +73,9 @@ def check_probability(name: str, p: float) -> None:
     """A probability lies in [0, 1]."""
     if not 0.0 <= p <= 1.0:
         raise InputError(f"{name} must be in [0, 1], got {p}")
+
+
+def check_approximate(approximate: str) -> None:
+    """torch's names for the two forms of GELU."""
+    if approximate not in ("none", "tanh"):
+        raise InputError(f"approximate must be none or tanh, got {approximate!r}")

@@ -50,6 +50,11 @@ def compiler_options(plan: RowLaunch, device: torch.device) -> dict[str, int]:
     return {"num_warps": plan.num_warps}
 
 
+def stays_packed(plan: RowLaunch, width: int, device: torch.device) -> bool:
+    """Whether a tile stays as loaded: vectors of 16-bit elements, on a GPU with inline PTX."""
+    return plan.packed and width > 1 and is_nvidia(device)
+
+
 def launch(
     kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **meta: Any
 ) -> None:

@@ -1,7 +1,7 @@
 """Residual sum and its layer norm: h = x + residual, y = layer_norm(h).
 
 Source: Ba, Kiros and Hinton 2016, https://arxiv.org/abs/1607.06450
-Cost:   rooftile.cost.formulas.normalization.add_layer_norm_forward (memory-bound at every shape)
+Cost:   rooftile.cost.formulas.fused.add_layer_norm_forward (memory-bound at every shape)
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def add_layer_norm(
 ) -> tuple[Tensor, Tensor]:
     """Add a residual and normalize the sum to mean 0 and deviation 1, in one pass.
 
-    Computes ``h = input + residual`` and ``y = (h - mean(h)) / sqrt(var(h) + eps) * weight + bias``.
-    The norm is that of h as it is written. Autocast leaves the dtypes as they are.
+    Computes ``h = input + residual`` and
+    ``y = (h - mean(h)) / sqrt(var(h) + eps) * weight + bias``. The norm is that of h as it is written. Autocast leaves the dtypes as they are.
 
     Args:
         input: Shape ``[..., *normalized_shape]``, float32, float16 or bfloat16, of any strides.
@@ -59,7 +59,7 @@ def add_layer_norm(
         InputError: A shape, dtype or device is not as above.
 
     Cost:
-        ``normalization.add_layer_norm_forward`` and ``normalization.add_layer_norm_backward``.
+        ``fused.add_layer_norm_forward`` and ``fused.add_layer_norm_backward``.
 
     Source:
         https://arxiv.org/abs/1607.06450

@@ -1,7 +1,7 @@
 """Residual sum and its RMS norm: h = x + residual, y = h / sqrt(mean(h^2) + eps) * weight.
 
 Source: Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467
-Cost:   rooftile.cost.formulas.normalization.add_rms_norm_forward (memory-bound at every shape)
+Cost:   rooftile.cost.formulas.fused.add_rms_norm_forward (memory-bound at every shape)
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def add_rms_norm(
         InputError: A shape, dtype or device is not as above.
 
     Cost:
-        ``normalization.add_rms_norm_forward`` and ``normalization.add_rms_norm_backward``.
+        ``fused.add_rms_norm_forward`` and ``fused.add_rms_norm_backward``.
 
     Source:
         https://arxiv.org/abs/1910.07467

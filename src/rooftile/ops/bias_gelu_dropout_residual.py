@@ -2,7 +2,7 @@
 
 Source: Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415 (GELU); Srivastava et al. 2014,
         https://jmlr.org/papers/v15/srivastava14a.html (dropout)
-Cost:   rooftile.cost.formulas.pointwise.bias_gelu_dropout_residual_forward
+Cost:   rooftile.cost.formulas.fused.bias_gelu_dropout_residual_forward
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ import triton.language as tl
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_float, check_like, check_parameter
-from rooftile.ops._check import check_probability
+from rooftile.ops._check import (
+    check_approximate,
+    check_device,
+    check_float,
+    check_like,
+    check_parameter,
+    check_probability,
+)
 from rooftile.ops._launch import compiler_options, launch, register, sm_count
 from rooftile.ops.flat.dropout import kept, threshold
-from rooftile.ops.flat.gelu import gelu, gelu_and_derivative
+from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
 from rooftile.ops.rows.address import Rows, row_offset, rows_of, vectors
 from rooftile.ops.rows.norm_bwd_kernels import column_sum_kernel
 from rooftile.plan.launch import row_launch
@@ -31,13 +37,13 @@ def bias_gelu_dropout_residual_ref(
     x: Tensor,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
-    activation: str | None = "gelu",
+    approximate: str = "none",
+    gelu: bool = True,
 ) -> Tensor:
     """The definition without dropout, in plain PyTorch: in float32, or in float64 for float64."""
     acc = torch.promote_types(x.dtype, torch.float32)
     y = x.to(acc) if bias is None else x.to(acc) + bias.to(acc)
-    if activation is not None:
-        approximate = "tanh" if activation == "gelu_tanh" else "none"
+    if gelu:
         y = torch.nn.functional.gelu(y, approximate=approximate)
     return (y if residual is None else y + residual.to(acc)).to(x.dtype)
 
@@ -90,7 +96,7 @@ def bias_gelu_dropout_residual_fwd_kernel(
     if bias_ptr is not None:
         y += tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
     if ACTIVATION != "none":
-        y = gelu(y, ACTIVATION == "gelu_tanh", FAST)
+        y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST)
     if seed_ptr is not None:
         first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
         group = row * ((n_cols + 7) // 8) + first
@@ -296,21 +302,23 @@ def bias_gelu_dropout_residual(
     residual: Tensor | None = None,
     p: float = 0.0,
     *,
-    activation: str | None = "gelu",
+    approximate: str = "none",
+    gelu: bool = True,
     training: bool = True,
     seed: Tensor | None = None,
 ) -> Tensor:
     """Add a bias, apply GELU and dropout and add a residual, in one pass; each part is optional.
 
     The dropout mask is drawn from a seed and each element's place, and drawn again in the backward:
-    it is never stored. It is not torch's mask for the same seed. Autocast leaves the dtype as it is.
+    it is never stored. It is not torch's mask for the same seed. Autocast leaves the dtype.
 
     Args:
         x: Shape ``[..., N]``, float32, float16 or bfloat16, of any strides.
         bias: Shape ``[N]``; its dtype may differ from that of x.
         residual: Of the shape, dtype and device of x.
         p: Probability that an element becomes 0, rounded to a multiple of 2^-16, in [0, 1].
-        activation: ``"gelu"`` (error function), ``"gelu_tanh"`` or None.
+        approximate: ``"none"`` for GELU with the error function, ``"tanh"`` for torch's other form.
+        gelu: Whether GELU is applied.
         training: Whether dropout happens.
         seed: One int64 on the device of x, for the same mask again; drawn from torch's generator
             where None.
@@ -323,8 +331,8 @@ def bias_gelu_dropout_residual(
         InputError: A shape, dtype, device or range is not as above.
 
     Cost:
-        ``pointwise.bias_gelu_dropout_residual_forward`` and ``..._backward``: two reads and a write
-        of each element, each way.
+        ``fused.bias_gelu_dropout_residual_forward`` and ``..._backward``: two reads and a write of
+        each element, each way.
 
     Source:
         https://arxiv.org/abs/1606.08415, https://jmlr.org/papers/v15/srivastava14a.html,
@@ -334,14 +342,14 @@ def bias_gelu_dropout_residual(
     if x.dim() == 0:
         raise InputError("x must have a dimension, got a scalar")
     check_probability("p", p)
-    if activation not in ("gelu", "gelu_tanh", None):
-        raise InputError(f"activation must be gelu, gelu_tanh or None, got {activation!r}")
+    check_approximate(approximate)
     check_parameter("bias", bias, (x.shape[-1],), x)
     if residual is not None:
         check_like("residual", residual, "x", x)
     drops = training and p > 0
     seed = _seed(x, seed) if drops else None
-    args = (x, bias, residual, seed, p if drops else 0.0, activation or "none")
+    activation = {"none": "gelu", "tanh": "gelu_tanh"}[approximate] if gelu else "none"
+    args = (x, bias, residual, seed, p if drops else 0.0, activation)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in args[:3]):
         return _BiasGeluDropoutResidual.apply(*args)
     return fwd_op(*args)

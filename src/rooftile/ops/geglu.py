@@ -1,7 +1,7 @@
 """GeGLU: y = gelu(gate) * up.
 
 Source: Shazeer 2020, https://arxiv.org/abs/2002.05202
-Cost:   rooftile.cost.formulas.pointwise.glu_forward (memory-bound at every shape)
+Cost:   rooftile.cost.formulas.fused.geglu_forward (memory-bound at every shape)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rooftile.errors import InputError
+from rooftile.ops._check import check_approximate
 from rooftile.ops.flat.glu import differentiable_glu
 
 
@@ -39,12 +39,11 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
         InputError: A shape, dtype, device or ``approximate`` is not as above.
 
     Cost:
-        ``pointwise.glu_forward`` and ``pointwise.glu_backward``: two reads and one write of each
+        ``fused.geglu_forward`` and ``fused.geglu_backward``: two reads and one write of each
         element; three reads and two writes.
 
     Source:
         https://arxiv.org/abs/2002.05202
     """
-    if approximate not in ("none", "tanh"):
-        raise InputError(f"approximate must be none or tanh, got {approximate!r}")
+    check_approximate(approximate)
     return differentiable_glu(gate, up, "gelu_tanh" if approximate == "tanh" else "gelu")

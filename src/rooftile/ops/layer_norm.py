@@ -36,9 +36,9 @@ def layer_norm(
 ) -> Tensor:
     """Shift each row to mean 0, divide it by its deviation, scale it and add a bias.
 
-    Computes ``y = (x - mean(x)) / sqrt(mean((x - mean(x))**2) + eps) * weight + bias``. The variance
-    is taken around the mean, never as a difference of squares. Under autocast the dtype stays that
-    of ``input``: sums are float32 in any case.
+    Computes ``y = (x - mean(x)) / sqrt(mean((x - mean(x))**2) + eps) * weight + bias``. The
+    variance is taken around the mean, never as a difference of squares. Under autocast the dtype
+    stays that of ``input``: sums are float32 in any case.
 
     Args:
         input: Shape ``[..., *normalized_shape]``, float32, float16 or bfloat16, of any strides.

@@ -5,7 +5,7 @@ place. For a mean or a sum both gradients are made on the way, for the backward 
 reduction each row has a factor of its own, so the backward makes the logits again.
 
 Source: Hsu et al. 2024, https://arxiv.org/abs/2410.10989 (gradients on the way forward)
-Cost:   rooftile.cost.formulas.loss.linear_cross_entropy_forward (compute-bound: matrix products)
+Cost:   rooftile.cost.formulas.fused.linear_cross_entropy_forward (compute-bound: matrix products)
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def linear_cross_entropy(
         InputError: A shape, dtype, device, range or, where looked for, a target is not as above.
 
     Cost:
-        ``loss.linear_cross_entropy_forward`` and ``loss.linear_cross_entropy_backward``.
+        ``fused.linear_cross_entropy_forward``, ``fused.linear_cross_entropy_forward_backward``.
 
     Source:
         https://arxiv.org/abs/2410.10989

@@ -1,7 +1,7 @@
 """Rotary position embedding: each pair of a head's elements is turned by its position's angle.
 
 Source: Su et al. 2021, https://arxiv.org/abs/2104.09864
-Cost:   rooftile.cost.formulas.pointwise.rotary_embedding (memory-bound at every shape)
+Cost:   rooftile.cost.formulas.fused.rotary_embedding (memory-bound at every shape)
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def rotary_embedding(
             gradient.
 
     Cost:
-        ``pointwise.rotary_embedding``: one read and one write of each element.
+        ``fused.rotary_embedding``: one read and one write of each element.
 
     Source:
         https://arxiv.org/abs/2104.09864
@@ -276,5 +276,6 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor) -> None:
             )
     if cos.shape != sin.shape or cos.dtype != sin.dtype:
         raise InputError(
-            f"sin must be like cos, {list(cos.shape)} {cos.dtype}, got {list(sin.shape)} {sin.dtype}"
+            f"sin must be like cos, {list(cos.shape)} {cos.dtype}, "
+            f"got {list(sin.shape)} {sin.dtype}"
         )

@@ -1,7 +1,7 @@
 """SwiGLU: y = silu(gate) * up.
 
 Source: Shazeer 2020, https://arxiv.org/abs/2002.05202
-Cost:   rooftile.cost.formulas.pointwise.glu_forward (memory-bound at every shape)
+Cost:   rooftile.cost.formulas.fused.swiglu_forward (memory-bound at every shape)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
         InputError: A shape, dtype or device is not as above.
 
     Cost:
-        ``pointwise.glu_forward`` and ``pointwise.glu_backward``: two reads and one write of each
+        ``fused.swiglu_forward`` and ``fused.swiglu_backward``: two reads and one write of each
         element; three reads and two writes.
 
     Source:

@@ -44,7 +44,7 @@ class RowLaunch:
         cluster: Programs that share a row.
         packed: Keep rows in registers as they were loaded and convert at each use.
         programs_per_sm: Programs of a persistent grid, for each SM.
-        max_registers: Bound of the registers of a thread, 0 for none; NVIDIA's compiler alone has it.
+        max_registers: Bound of a thread's registers, 0 for none; NVIDIA's compiler alone has it.
     """
 
     kind: str

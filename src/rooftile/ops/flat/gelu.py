@@ -31,7 +31,7 @@ def _normal_cdf(x, density, FAST: tl.constexpr):
 
 
 @triton.jit
-def gelu(x, TANH: tl.constexpr, FAST: tl.constexpr):
+def gelu_of(x, TANH: tl.constexpr, FAST: tl.constexpr):
     """x * Phi(x), or its tanh form, in which 0.5 * (1 + tanh(u)) is the logistic of 2u."""
     if TANH:
         y = x * tl.sigmoid(x * _TWO_SQRT_TWO_OVER_PI * (1.0 + x * x * _CUBIC))

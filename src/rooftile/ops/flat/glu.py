@@ -12,7 +12,7 @@ from torch import Tensor
 from rooftile.ops._check import check_float, check_like
 from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops.flat.chunks import chunk_ptrs, chunks_of, tail_columns, whole_columns
-from rooftile.ops.flat.gelu import gelu, gelu_and_derivative
+from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
 from rooftile.plan.launch import row_launch
 
 
@@ -21,7 +21,7 @@ def _activated(x, ACTIVATION: tl.constexpr, FAST: tl.constexpr):
     if ACTIVATION == "silu":
         y = x * tl.sigmoid(x)
     else:
-        y = gelu(x, ACTIVATION == "gelu_tanh", FAST)
+        y = gelu_of(x, ACTIVATION == "gelu_tanh", FAST)
     return y
 
 

@@ -1,10 +1,10 @@
 """How a cluster of programs shares one long row, on NVIDIA's Hopper and later GPUs.
 
-The programs of a cluster hold a part of a row each, in registers as it was loaded, and exchange what
-they must know of each other through distributed shared memory: a row is read once, whatever its
-length. A row is a tensor of two dimensions, parts by columns; the layout gives each program one
-part, so that sums along a part stay inside its program (Triton 3.6 cannot reduce across programs)
-and every program stores its own (Triton stores what programs share from the first of them alone).
+The programs of a cluster hold a part of a row each, in registers as it was loaded, and exchange
+what they must know of each other through distributed shared memory: a row is read once, whatever
+its length. A row is a tensor of two dimensions, parts by columns; the layout gives each program one
+part. So sums along a part stay inside its program (Triton 3.6 cannot reduce across programs), and
+every program stores its own (Triton stores what programs share from the first of them alone).
 """
 
 from __future__ import annotations

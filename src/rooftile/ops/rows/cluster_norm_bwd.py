@@ -108,7 +108,7 @@ def norm_bwd_cluster_kernel(
     next_mean, next_rstd = _statistics(mean_ptr, rstd_ptr, pid, n_rows, lane)
     parity = lane * 0
     wait()
-    for step in range(0, gl.cdiv(n_rows, n_clusters)):
+    for step in range(gl.cdiv(n_rows, n_clusters)):
         row = pid + step * n_clusters
         is_row = row < n_rows
         live = in_row & is_row

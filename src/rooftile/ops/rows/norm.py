@@ -8,7 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, sm_count
+from rooftile.ops._launch import (
+    compiler_options,
+    has_clusters,
+    launch,
+    sm_count,
+    stays_packed,
+)
 from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, rows_of, vectors
 from rooftile.ops.rows.cluster import cluster_options, exchange
 from rooftile.ops.rows.cluster_norm import norm_fwd_cluster_kernel
@@ -89,15 +95,15 @@ def norm_forward(
     tensors = (
         x, r, _contiguous(weight), _contiguous(bias), h, y, stats.mean, stats.rstd,
     )  # fmt: skip
-    flags = dict(
-        MEAN=norm.mean, HAS_RES=residual is not None, CAST=norm.cast, BLOCK_N=plan.block_n,
-        VEC=vec, SHIFT=shift, EDGE=edge,
-    )  # fmt: skip
+    flags = {
+        "MEAN": norm.mean, "HAS_RES": residual is not None, "CAST": norm.cast,
+        "BLOCK_N": plan.block_n, "VEC": vec, "SHIFT": shift, "EDGE": edge,
+    }  # fmt: skip
     if plan.kind == "tile":
         launch(
             norm_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
             *tensors, n_rows, n_cols, *x_rows, *r_rows, norm.eps, norm.offset,
-            ROWS=plan.rows, PACKED=plan.packed and vec > 1 and is_nvidia(x.device), **flags,
+            ROWS=plan.rows, PACKED=stays_packed(plan, vec, x.device), **flags,
             **compiler_options(plan, x.device),
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
@@ -212,7 +218,7 @@ def _tile(
         n_rows, n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec.width,
         SHIFT=vec.shift, EDGE=vec.edge, PREFETCH=plan.num_stages > 1,
-        PACKED=plan.packed and vec.width > 1 and is_nvidia(on.x.device), **compiler_options(plan, on.x.device),
+        PACKED=stays_packed(plan, vec.width, on.x.device), **compiler_options(plan, on.x.device),
     )  # fmt: skip
     return parts
 

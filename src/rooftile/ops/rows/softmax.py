@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import compiler_options, has_clusters, is_nvidia, launch, register
+from rooftile.ops._launch import (
+    compiler_options,
+    has_clusters,
+    launch,
+    register,
+    stays_packed,
+)
 from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
 from rooftile.ops.rows.cluster import cluster_options, exchange
 from rooftile.ops.rows.cluster_softmax import (
@@ -37,7 +43,7 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
             softmax_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
             x, y, n_rows, n_cols, *x_rows, *y_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and vec > 1 and is_nvidia(x.device), **compiler_options(plan, x.device),
+            PACKED=stays_packed(plan, vec, x.device), **compiler_options(plan, x.device),
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
@@ -73,7 +79,7 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
             softmax_bwd_kernel, (-(-n_rows // plan.rows),), y.device,
             y, dy, dx, n_rows, n_cols, *y_rows, *dy_rows,
             LOG=log, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and vec > 1 and is_nvidia(y.device), **compiler_options(plan, y.device),
+            PACKED=stays_packed(plan, vec, y.device), **compiler_options(plan, y.device),
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
