@@ -16,9 +16,11 @@ audit: $(READY) ## Audit Llama-3-8B's training step on an H100, on this machine
 
 test: $(READY) ## Test what every change must pass (minutes)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" tests/ops
 
 test-all: $(READY) ## Test everything, the slow tests too
 	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) tests/ops
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 HAS_GPU = torch.cuda.is_available()
+if not HAS_GPU and "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+    raise pytest.UsageError("run tests/ops alone: triton was loaded before it could interpret")
 if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 import triton  # noqa: E402  after the environment is set
@@ -22,13 +24,6 @@ if INTERPRETED:
 
     bf16.install()
     guard.install()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A kernel compiled before the interpreter was asked for cannot be interpreted."""
-    loaded = sys.modules.get("rooftile.ops._launch")
-    if loaded is not None and loaded.INTERPRETED != INTERPRETED:
-        raise pytest.UsageError("run tests/ops in a process of its own: triton was loaded before")
 
 
 @pytest.fixture

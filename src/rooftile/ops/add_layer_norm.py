@@ -41,7 +41,8 @@ def add_layer_norm(
     """Add a residual and normalize the sum to mean 0 and deviation 1, in one pass.
 
     Computes ``h = input + residual`` and
-    ``y = (h - mean(h)) / sqrt(var(h) + eps) * weight + bias``. The norm is that of h as it is written. Autocast leaves the dtypes as they are.
+    ``y = (h - mean(h)) / sqrt(var(h) + eps) * weight + bias``. The norm is that of h as it
+    is written. Autocast leaves the dtypes as they are.
 
     Args:
         input: Shape ``[..., *normalized_shape]``, float32, float16 or bfloat16, of any strides.

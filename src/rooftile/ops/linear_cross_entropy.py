@@ -80,13 +80,16 @@ class _Gradients:
 
     def results(self, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """In the dtypes of the inputs; empty where not wanted."""
-        empty = self.x.new_empty(0)
         bias_dtype = self.weight.dtype if bias is None else bias.dtype
         return (
-            empty if self.dx is None else self.dx,
-            empty if self.dweight is None else self.dweight.to(self.weight.dtype),
-            empty if self.dbias is None else self.dbias.to(bias_dtype),
+            self.x.new_empty(0) if self.dx is None else self.dx,
+            _cast(self.dweight, self.weight.dtype, self.x),
+            _cast(self.dbias, bias_dtype, self.x),
         )
+
+
+def _cast(sum_: Tensor | None, dtype: torch.dtype, like: Tensor) -> Tensor:
+    return like.new_empty(0) if sum_ is None else sum_.to(dtype)
 
 
 def _groups(x: Tensor, weight: Tensor) -> list[slice]:

@@ -71,4 +71,5 @@ def whole_columns(n_cols, n_chunks, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
 def tail_columns(n_cols, n_chunks, VEC: tl.constexpr):
     """The columns behind the last whole vector, in use in the last chunk alone."""
     col = (n_cols // VEC * VEC).to(tl.int64) + tl.arange(0, VEC)
-    return col, (col < n_cols) & (tl.program_id(0) % n_chunks == n_chunks - 1)
+    is_last = tl.program_id(0) % n_chunks == n_chunks - 1
+    return col, col < tl.where(is_last, n_cols, 0)

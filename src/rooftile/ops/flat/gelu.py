@@ -44,10 +44,13 @@ def gelu_of(x, TANH: tl.constexpr, FAST: tl.constexpr):
 def gelu_and_derivative(x, TANH: tl.constexpr, FAST: tl.constexpr):
     """GELU and its derivative."""
     if TANH:
-        s = tl.sigmoid(x * _TWO_SQRT_TWO_OVER_PI * (1.0 + x * x * _CUBIC))
+        u = x * _TWO_SQRT_TWO_OVER_PI * (1.0 + x * x * _CUBIC)
+        e = tl.exp(-u)
+        s = 1.0 / (1.0 + e)
+        rest = tl.where(u > 0, e * s, 1.0 - s)  # 1 - s without its rounding where s is nearly 1
         slope = (1.0 + 3.0 * (x * x * _CUBIC)) * _TWO_SQRT_TWO_OVER_PI
         y = x * s
-        dy = s + y * (1.0 - s) * slope
+        dy = s + y * rest * slope
     else:
         density = tl.exp(-0.5 * x * x)
         cdf = _normal_cdf(x, density, FAST)
