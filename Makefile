@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test test-all lint types docs bench
+.PHONY: help audit test test-ops test-all lint types docs bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,12 @@ audit: $(READY) ## Audit Llama-3-8B's training step on an H100, on this machine
 test: $(READY) ## Test what every change must pass (minutes)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
+test-ops: $(READY) ## Test the fused kernels, on a GPU where there is one, else interpreted
+	$(BIN)/python -m pytest -n $(JOBS) tests/ops
+
 test-all: $(READY) ## Test everything, the slow tests too
 	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) tests/ops
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

@@ -25,6 +25,9 @@ WARP = 32
 # 65,536 bytes of row a program: past it two programs no longer fit the registers of an SM
 _TILE_BYTES = 65536
 _CLUSTER_BYTES = 32768
+# 8 programs of 16 warps hold 16 KB of row and its column sums each without a spill
+_MAX_SHARED_BYTES = 131072
+_LOGIT_BYTES = 512 * 2**20
 _MAX_CLUSTER = 8  # the largest that every Hopper and Blackwell GPU runs
 
 
@@ -41,7 +44,7 @@ class RowLaunch:
         cluster: Programs that share a row.
         packed: Keep rows in registers as they were loaded and convert at each use.
         programs_per_sm: Programs of a persistent grid, for each SM.
-        max_registers: Bound of the registers of a thread, 0 for none; NVIDIA's alone.
+        max_registers: Bound of a thread's registers, 0 for none; NVIDIA's compiler alone has it.
     """
 
     kind: str
@@ -165,7 +168,15 @@ def _persistent(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
     """Two tensors in, one out, and column sums in registers: a grid that stays on the SMs."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > _TILE_BYTES // 2:
+    if 16384 < size <= _MAX_SHARED_BYTES and clusters:
+        cluster = min(_MAX_CLUSTER, max(2, size // 8192))
+        part = block // cluster
+        num_warps = min(16, max(4, part // (16 * WARP)))
+        return RowLaunch(
+            "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2,
+            programs_per_sm=max(1, 16 // num_warps), max_registers=128,
+        )  # fmt: skip
+    if size > 16384:
         return RowLaunch("loop", 1, 8192 // itemsize, 8, programs_per_sm=2)
     if size <= 4096:
         rows = max(1, 4096 // size)
@@ -212,6 +223,12 @@ def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
     return RowLaunch(
         "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=80
     )
+
+
+def logit_rows(n_classes: int, itemsize: int) -> int:
+    """Rows of logits that are in memory at a time: 512 MiB, but 1,024 rows for a good matmul."""
+    rows = _LOGIT_BYTES // (n_classes * itemsize)
+    return max(1024, power_of_two(rows + 1) // 2)
 
 
 FAMILIES = {

@@ -1,0 +1,81 @@
+"""Input checks shared by the ops. Each raises InputError and names the argument."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rooftile.errors import InputError
+
+FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_float(name: str, t: Tensor) -> None:
+    """The kernels compute in float32 from one of three dtypes."""
+    if t.dtype not in FLOAT_DTYPES:
+        raise InputError(f"{name} must be float32, float16 or bfloat16, got {t.dtype}")
+
+
+def check_shape(name: str, t: Tensor, expected: tuple[int, ...]) -> None:
+    """A shape that must match another argument's."""
+    if tuple(t.shape) != tuple(expected):
+        raise InputError(f"{name} must have shape {list(expected)}, got {list(t.shape)}")
+
+
+def check_like(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
+    """A tensor of the same shape, dtype and device as another."""
+    check_shape(name, t, tuple(other.shape))
+    if t.dtype != other.dtype:
+        raise InputError(f"{name} must be {other.dtype} like {other_name}, got {t.dtype}")
+    check_device(name, t, other_name, other)
+
+
+def check_device(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
+    """Two tensors of one launch live on one device."""
+    if t.device != other.device:
+        raise InputError(f"{name} must be on {other.device} like {other_name}, got {t.device}")
+
+
+def check_dim(dim: int, ndim: int) -> int:
+    """A dimension's index, counted from 0. A scalar has the dimensions -1 and 0, as in torch."""
+    least, most = (-ndim, ndim - 1) if ndim else (-1, 0)
+    if not least <= dim <= most:
+        raise InputError(f"dim must be in [{least}, {most}] for {ndim} dimensions, got {dim}")
+    return dim % ndim if ndim else 0
+
+
+def check_given(dim: int | None) -> int:
+    """torch guesses a missing dim, and warns; a guess is refused here."""
+    if dim is None:
+        raise InputError("dim must be an integer, got None")
+    return dim
+
+
+def check_trailing(name: str, x: Tensor, normalized_shape: tuple[int, ...]) -> None:
+    """``normalized_shape`` names the last dimensions of x, one at least."""
+    n = len(normalized_shape)
+    if n == 0 or tuple(x.shape[x.dim() - n :]) != normalized_shape or n > x.dim():
+        raise InputError(
+            f"normalized_shape must be the last dimensions of {name}, of shape {list(x.shape)}, "
+            f"got {list(normalized_shape)}"
+        )
+
+
+def check_parameter(name: str, t: Tensor | None, shape: tuple[int, ...], x: Tensor) -> None:
+    """A weight or a bias: of a floating-point dtype that may differ from x's."""
+    if t is not None:
+        check_float(name, t)
+        check_shape(name, t, shape)
+        check_device(name, t, "input", x)
+
+
+def check_probability(name: str, p: float) -> None:
+    """A probability lies in [0, 1]."""
+    if not 0.0 <= p <= 1.0:
+        raise InputError(f"{name} must be in [0, 1], got {p}")
+
+
+def check_approximate(approximate: str) -> None:
+    """torch's names for the two forms of GELU."""
+    if approximate not in ("none", "tanh"):
+        raise InputError(f"approximate must be none or tanh, got {approximate!r}")

@@ -1,0 +1,365 @@
+"""The tail of a transformer's linear layer: y = dropout(gelu(x + bias)) + residual.
+
+Source: Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415 (GELU); Srivastava et al. 2014,
+        https://jmlr.org/papers/v15/srivastava14a.html (dropout)
+Cost:   rooftile.cost.formulas.fused.bias_gelu_dropout_residual_forward
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from rooftile.errors import InputError
+from rooftile.ops._check import (
+    check_approximate,
+    check_device,
+    check_float,
+    check_like,
+    check_parameter,
+    check_probability,
+)
+from rooftile.ops._launch import compiler_options, launch, register, sm_count
+from rooftile.ops.flat.dropout import kept, threshold
+from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
+from rooftile.ops.rows.address import Rows, row_offset, rows_of, vectors
+from rooftile.ops.rows.norm_bwd_kernels import column_sum_kernel
+from rooftile.plan.launch import row_launch
+
+# ---- 1. reference ------------------------------------------------------------------
+
+
+def bias_gelu_dropout_residual_ref(
+    x: Tensor,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    approximate: str = "none",
+    gelu: bool = True,
+) -> Tensor:
+    """The definition without dropout, in plain PyTorch: in float32, or in float64 for float64."""
+    acc = torch.promote_types(x.dtype, torch.float32)
+    y = x.to(acc) if bias is None else x.to(acc) + bias.to(acc)
+    if gelu:
+        y = torch.nn.functional.gelu(y, approximate=approximate)
+    return (y if residual is None else y + residual.to(acc)).to(x.dtype)
+
+
+# ---- 2. kernels --------------------------------------------------------------------
+
+
+@triton.jit
+def _aligned(ptrs, VEC: tl.constexpr):
+    """Pointers along rows of whole vectors, known to be aligned to them."""
+    if VEC > 1:
+        itemsize: tl.constexpr = ptrs.dtype.element_ty.primitive_bitwidth // 8
+        ptrs = tl.multiple_of(ptrs, (itemsize, VEC * itemsize))
+    return ptrs
+
+
+@triton.jit
+def bias_gelu_dropout_residual_fwd_kernel(
+    x_ptr,  # [n_rows, n_cols]
+    bias_ptr,  # [n_cols] or None
+    r_ptr,  # [n_rows, n_cols] or None
+    seed_ptr,  # [1] int64 or None
+    y_ptr,  # [n_rows, n_cols], contiguous
+    n_rows,
+    n_cols,
+    n_blocks,  # of columns
+    x_inner,
+    stride_xo,
+    stride_xi,
+    stride_xn,
+    r_inner,
+    stride_ro,
+    stride_ri,
+    stride_rn,
+    dropped,
+    scale,
+    ACTIVATION: tl.constexpr,
+    FAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    pid = tl.program_id(0)
+    row = (pid // n_blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    in_row = col // VEC < n_cols // VEC
+    mask = (row < n_rows) & in_row
+    x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
+    y = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
+    if bias_ptr is not None:
+        y += tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
+    if ACTIVATION != "none":
+        y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST)
+    if seed_ptr is not None:
+        first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
+        group = row * ((n_cols + 7) // 8) + first
+        stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
+        y = tl.where(stays, y * scale, 0.0)
+    if r_ptr is not None:
+        r_ptrs = r_ptr + row_offset(row, r_inner, stride_ro, stride_ri) + col * stride_rn
+        y += tl.load(_aligned(r_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
+    y_ptrs = _aligned(y_ptr + row * n_cols + col, VEC)
+    tl.store(y_ptrs, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def bias_gelu_dropout_residual_bwd_kernel(
+    dy_ptr,  # [n_rows, n_cols]
+    x_ptr,  # [n_rows, n_cols]
+    bias_ptr,  # [n_cols] or None
+    seed_ptr,  # [1] int64 or None
+    dx_ptr,  # [n_rows, n_cols], contiguous
+    db_ptr,  # [n_splits, n_cols] float32 or None
+    n_rows,
+    n_cols,
+    n_blocks,  # of columns
+    n_splits,  # of rows
+    dy_inner,
+    stride_dyo,
+    stride_dyi,
+    stride_dyn,
+    x_inner,
+    stride_xo,
+    stride_xi,
+    stride_xn,
+    dropped,
+    scale,
+    ACTIVATION: tl.constexpr,
+    FAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    VEC: tl.constexpr,
+):
+    """A block of columns and every n_splits-th tile of rows; the bias' gradient in registers."""
+    pid = tl.program_id(0)
+    split = (pid // n_blocks).to(tl.int64)
+    col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    in_row = col // VEC < n_cols // VEC
+    first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
+    bias = tl.zeros((1, BLOCK_N), tl.float32)
+    if bias_ptr is not None:
+        bias = tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
+    db = tl.zeros((ROWS, BLOCK_N), tl.float32)
+    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_splits), num_stages=1):
+        row = (tile * n_splits + split) * ROWS + tl.arange(0, ROWS)[:, None]
+        mask = (row < n_rows) & in_row
+        dy_ptrs = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi) + col * stride_dyn
+        dx = tl.load(_aligned(dy_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
+        if seed_ptr is not None:
+            group = row * ((n_cols + 7) // 8) + first
+            stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
+            dx = tl.where(stays, dx * scale, 0.0)
+        if ACTIVATION != "none":
+            x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
+            x = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32) + bias
+            _, derivative = gelu_and_derivative(x, ACTIVATION == "gelu_tanh", FAST)
+            dx *= derivative
+        dx_ptrs = _aligned(dx_ptr + row * n_cols + col, VEC)
+        tl.store(dx_ptrs, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+        db += dx
+    if db_ptr is not None:
+        at = db_ptr + split * n_cols + col
+        tl.store(at, tl.sum(db, axis=0)[None, :], mask=in_row)
+
+
+# ---- 3. launchers ------------------------------------------------------------------
+
+
+def _fwd(
+    x: Tensor, bias: Tensor | None, residual: Tensor | None, seed: Tensor | None,
+    p: float, activation: str,
+) -> Tensor:  # fmt: skip
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    n_cols = x.shape[-1]
+    n_rows = x.numel() // n_cols
+    x, x_rows = rows_of(x, x.dim() - 1)
+    r, r_rows = (x, x_rows) if residual is None else rows_of(residual, x.dim() - 1)
+    itemsize = x.element_size()
+    vec, shift, edge = vectors(
+        n_cols, itemsize, (x, x_rows), (r, r_rows), (y, Rows(1, n_cols, 0, 1))
+    )
+    plan = row_launch("column_blocks", n_cols, itemsize)
+    n_blocks = -(-n_cols // plan.block_n)
+    dropped, scale = threshold(p)
+    launch(
+        bias_gelu_dropout_residual_fwd_kernel, (n_blocks * -(-n_rows // plan.rows),), x.device,
+        x, bias if bias is None else bias.contiguous(), None if residual is None else r, seed, y,
+        n_rows, n_cols, n_blocks, *x_rows, *r_rows, dropped, scale,
+        ACTIVATION=activation, FAST=itemsize == 2, ROWS=plan.rows, BLOCK_N=plan.block_n,
+        VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
+    )  # fmt: skip
+    return y
+
+
+def _bwd(
+    dy: Tensor, x: Tensor, bias: Tensor | None, seed: Tensor | None,
+    p: float, activation: str, want_dbias: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dbias = x.new_empty(0) if bias is None or not want_dbias else torch.empty_like(bias)
+    if dx.numel() == 0:
+        return dx, dbias.zero_()
+    n_cols = x.shape[-1]
+    n_rows = x.numel() // n_cols
+    x, x_rows = rows_of(x, x.dim() - 1)
+    dy, dy_rows = rows_of(dy, dy.dim() - 1)
+    itemsize = max(x.element_size(), dy.element_size())
+    vec, shift, edge = vectors(
+        n_cols, itemsize, (x, x_rows), (dy, dy_rows), (dx, Rows(1, n_cols, 0, 1))
+    )
+    plan = row_launch("column_blocks", n_cols, itemsize)
+    n_blocks = -(-n_cols // plan.block_n)
+    n_tiles = -(-n_rows // plan.rows)
+    n_splits = n_tiles
+    if dbias.numel():
+        n_splits = max(1, min(n_tiles, plan.programs_per_sm * sm_count(x.device) // n_blocks))
+    part = x.new_empty((n_splits, n_cols), dtype=torch.float32) if dbias.numel() else None
+    dropped, scale = threshold(p)
+    launch(
+        bias_gelu_dropout_residual_bwd_kernel, (n_blocks * n_splits,), x.device,
+        dy, x, bias if bias is None else bias.contiguous(), seed, dx, part,
+        n_rows, n_cols, n_blocks, n_splits, *dy_rows, *x_rows, dropped, scale,
+        ACTIVATION=activation, FAST=itemsize == 2, ROWS=plan.rows, BLOCK_N=plan.block_n,
+        VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
+    )  # fmt: skip
+    if part is not None:
+        launch(
+            column_sum_kernel, (-(-n_cols // 64),), x.device,
+            part, dbias, n_splits, n_cols, ROWS=32, BLOCK_N=64, num_warps=4,
+        )  # fmt: skip
+    return dx, dbias
+
+
+# ---- 4. registration ---------------------------------------------------------------
+
+fwd_op = register(
+    "bias_gelu_dropout_residual_fwd",
+    "(Tensor x, Tensor? bias, Tensor? residual, Tensor? seed, float p, str activation) -> Tensor",
+    _fwd,
+)
+bwd_op = register(
+    "bias_gelu_dropout_residual_bwd",
+    "(Tensor dy, Tensor x, Tensor? bias, Tensor? seed, float p, str activation, bool want_dbias)"
+    " -> (Tensor, Tensor)",
+    _bwd,
+)
+
+
+@torch.library.register_fake("rooftile::bias_gelu_dropout_residual_fwd")
+def _(x: Tensor, *_: Any) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("rooftile::bias_gelu_dropout_residual_bwd")
+def _(
+    dy: Tensor, x: Tensor, bias: Tensor | None, seed: Any, p: float, activation: str,
+    want_dbias: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    dbias = x.new_empty(0) if bias is None or not want_dbias else torch.empty_like(bias)
+    return x.new_empty(x.shape), dbias
+
+
+# ---- 5. autograd -------------------------------------------------------------------
+
+
+class _BiasGeluDropoutResidual(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, bias: Tensor | None, residual: Tensor | None, seed: Tensor | None,
+        p: float, activation: str,
+    ) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(x, bias, seed)
+        ctx.args = p, activation
+        return fwd_op(x, bias, residual, seed, p, activation)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, bias, seed = ctx.saved_tensors
+        want_x, want_bias, want_residual = ctx.needs_input_grad[:3]
+        dx = dbias = None
+        if want_x or want_bias:
+            dx, dbias = bwd_op(dy, x, bias, seed, *ctx.args, want_bias)
+        dresidual = dy if want_residual else None
+        return dx if want_x else None, dbias if want_bias else None, dresidual, None, None, None
+
+
+# ---- 6. public op ------------------------------------------------------------------
+
+
+def bias_gelu_dropout_residual(
+    x: Tensor,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    p: float = 0.0,
+    *,
+    approximate: str = "none",
+    gelu: bool = True,
+    training: bool = True,
+    seed: Tensor | None = None,
+) -> Tensor:
+    """Add a bias, apply GELU and dropout and add a residual, in one pass; each part is optional.
+
+    The dropout mask is drawn from a seed and each element's place, and drawn again in the backward:
+    it is never stored. It is not torch's mask for the same seed. Autocast leaves the dtype.
+
+    Args:
+        x: Shape ``[..., N]``, float32, float16 or bfloat16, of any strides.
+        bias: Shape ``[N]``; its dtype may differ from that of x.
+        residual: Of the shape, dtype and device of x.
+        p: Probability that an element becomes 0, rounded to a multiple of 2^-16, in [0, 1].
+        approximate: ``"none"`` for GELU with the error function, ``"tanh"`` for torch's other form.
+        gelu: Whether GELU is applied.
+        training: Whether dropout happens.
+        seed: One int64 on the device of x, for the same mask again; drawn from torch's generator
+            where None.
+
+    Returns:
+        A contiguous tensor, shape and dtype of x. Computed in float32; for 16-bit dtypes the
+        distribution function in GELU is a polynomial that is wrong by at most 1.5e-7.
+
+    Raises:
+        InputError: A shape, dtype, device or range is not as above.
+
+    Cost:
+        ``fused.bias_gelu_dropout_residual_forward`` and ``..._backward``: two reads and a write of
+        each element, each way.
+
+    Source:
+        https://arxiv.org/abs/1606.08415, https://jmlr.org/papers/v15/srivastava14a.html,
+        https://doi.org/10.1145/2063384.2063405 (the generator)
+    """
+    check_float("x", x)
+    if x.dim() == 0:
+        raise InputError("x must have a dimension, got a scalar")
+    check_probability("p", p)
+    check_approximate(approximate)
+    check_parameter("bias", bias, (x.shape[-1],), x)
+    if residual is not None:
+        check_like("residual", residual, "x", x)
+    drops = training and p > 0
+    seed = _seed(x, seed) if drops else None
+    activation = {"none": "gelu", "tanh": "gelu_tanh"}[approximate] if gelu else "none"
+    args = (x, bias, residual, seed, p if drops else 0.0, activation)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in args[:3]):
+        return _BiasGeluDropoutResidual.apply(*args)
+    return fwd_op(*args)
+
+
+def _seed(x: Tensor, seed: Tensor | None) -> Tensor:
+    """The given seed, or one out of torch's generator, on the device: nothing waits for it."""
+    if seed is None:
+        return torch.randint(2**62, (1,), device=x.device)
+    check_device("seed", seed, "x", x)
+    if seed.dtype != torch.int64 or seed.numel() != 1:
+        raise InputError(f"seed must be one int64, got {seed.numel()} of {seed.dtype}")
+    return seed.view(1)

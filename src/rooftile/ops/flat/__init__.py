@@ -1,0 +1,1 @@
+"""Pointwise kernels, and how tensors are cut into chunks for them."""

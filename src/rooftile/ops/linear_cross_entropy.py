@@ -1,0 +1,294 @@
+"""Cross-entropy of a linear layer's logits, which are never in memory as a whole.
+
+Rows go through in groups: their logits by torch's matmul, then loss and gradient of the logits in
+place. For a mean or a sum both gradients are made on the way, for the backward to scale; without a
+reduction each row has a factor of its own, so the backward makes the logits again.
+
+Source: Hsu et al. 2024, https://arxiv.org/abs/2410.10989 (gradients on the way forward)
+Cost:   rooftile.cost.formulas.fused.linear_cross_entropy_forward (compute-bound: matrix products)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rooftile.errors import InputError
+from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
+from rooftile.ops._launch import register
+from rooftile.ops.cross_entropy import (
+    Extras,
+    backward_rows,
+    check_cross_entropy,
+    check_target,
+    cross_entropy_ref,
+    forward_rows,
+    sum_rows,
+)
+from rooftile.plan.launch import logit_rows
+
+# ---- 1. reference ------------------------------------------------------------------
+
+
+def linear_cross_entropy_ref(
+    input: Tensor, linear_weight: Tensor, target: Tensor, linear_bias: Tensor | None = None,
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """The definition, in plain PyTorch."""
+    logits = torch.nn.functional.linear(input, linear_weight, linear_bias)
+    n_classes = logits.shape[-1]
+    loss = cross_entropy_ref(logits.reshape(-1, n_classes), target.reshape(-1), **options)
+    return loss.view(target.shape) if options.get("reduction") == "none" else loss
+
+
+# ---- 2. groups of rows -------------------------------------------------------------
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in float32: 16-bit operands are not widened first where the GPU need not."""
+    if a.dtype == torch.float32 or not a.is_cuda:
+        return a.float() @ b.float()
+    return torch.mm(a, b, out_dtype=torch.float32)
+
+
+def _logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+
+
+class _Gradients:
+    """Sums over groups of rows, those of weight and bias in float32."""
+
+    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> None:
+        want_x, want_weight, want_bias = wanted
+        self.x, self.weight = x, weight
+        self.dx = torch.empty_like(x) if want_x else None
+        self.dweight = torch.zeros_like(weight, dtype=torch.float32) if want_weight else None
+        self.dbias = (
+            torch.zeros_like(bias, dtype=torch.float32) if bias is not None and want_bias else None
+        )
+
+    def add(self, rows: slice, dlogits: Tensor) -> None:
+        """Take in the gradient of a group's logits."""
+        if self.dx is not None:
+            torch.mm(dlogits, self.weight, out=self.dx[rows])
+        if self.dweight is not None:
+            self.dweight += _product(dlogits.t(), self.x[rows])
+        if self.dbias is not None:
+            self.dbias += dlogits.sum(0, dtype=torch.float32)
+
+    def results(self, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """In the dtypes of the inputs; empty where not wanted."""
+        bias_dtype = self.weight.dtype if bias is None else bias.dtype
+        return (
+            self.x.new_empty(0) if self.dx is None else self.dx,
+            _cast(self.dweight, self.weight.dtype, self.x),
+            _cast(self.dbias, bias_dtype, self.x),
+        )
+
+
+def _cast(sum_: Tensor | None, dtype: torch.dtype, like: Tensor) -> Tensor:
+    return like.new_empty(0) if sum_ is None else sum_.to(dtype)
+
+
+def _groups(x: Tensor, weight: Tensor) -> list[slice]:
+    step = logit_rows(weight.shape[0], x.element_size())
+    return [slice(start, start + step) for start in range(0, x.shape[0], step)]
+
+
+def _fwd(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, reduction: str,
+    ignore_index: int, smoothing: float, z_loss: float, softcap: float, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    extras = Extras(ignore_index, smoothing, z_loss, softcap)
+    loss = torch.empty(target.shape, dtype=torch.float32, device=x.device)
+    lse = torch.empty_like(loss)
+    on_the_way = reduction != "none" and any(wanted)
+    sums = _Gradients(x, weight, bias, wanted if on_the_way else [False] * 3)
+    one = torch.ones((), dtype=torch.float32, device=x.device)
+    count = (target != ignore_index).sum(dtype=torch.float32) if reduction == "mean" else None
+    for rows in _groups(x, weight):
+        logits = _logits(x[rows], weight, bias)
+        forward_rows(logits, target[rows], extras, loss[rows], lse[rows])
+        if on_the_way:
+            backward_rows(one, logits, target[rows], lse[rows], count, extras, logits)
+            sums.add(rows, logits)
+    if reduction != "none":
+        loss, _ = sum_rows(loss, target, ignore_index, reduction == "mean")
+    return loss, lse, *sums.results(bias)
+
+
+def _bwd(
+    dloss: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, lse: Tensor,
+    ignore_index: int, smoothing: float, z_loss: float, softcap: float, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    extras = Extras(ignore_index, smoothing, z_loss, softcap)
+    sums = _Gradients(x, weight, bias, wanted)
+    dloss = dloss.contiguous()
+    for rows in _groups(x, weight):
+        logits = _logits(x[rows], weight, bias)
+        backward_rows(dloss[rows], logits, target[rows], lse[rows], None, extras, logits)
+        sums.add(rows, logits)
+    return sums.results(bias)
+
+
+# ---- 4. registration ---------------------------------------------------------------
+
+_EXTRAS = "int ignore_index, float smoothing, float z_loss, float softcap, bool[] wanted"
+fwd_op = register(
+    "linear_cross_entropy_fwd",
+    f"(Tensor x, Tensor weight, Tensor? bias, Tensor target, str reduction, {_EXTRAS})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _fwd,
+)
+bwd_op = register(
+    "linear_cross_entropy_bwd",
+    f"(Tensor dloss, Tensor x, Tensor weight, Tensor? bias, Tensor target, Tensor lse, {_EXTRAS})"
+    " -> (Tensor, Tensor, Tensor)",
+    _bwd,
+)
+
+
+def _gradients_like(
+    x: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    given = (x, weight, bias)
+    dx, dweight, dbias = (
+        torch.empty_like(t) if t is not None and w else x.new_empty(0)
+        for t, w in zip(given, wanted, strict=True)
+    )
+    return dx, dweight, dbias
+
+
+@torch.library.register_fake("rooftile::linear_cross_entropy_fwd")
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, reduction: str, *extras: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    lse = x.new_empty(target.shape, dtype=torch.float32)
+    none = reduction == "none"
+    loss = torch.empty_like(lse) if none else lse.new_empty(())
+    wanted = [False] * 3 if none else extras[-1]
+    return loss, lse, *_gradients_like(x, weight, bias, wanted)
+
+
+@torch.library.register_fake("rooftile::linear_cross_entropy_bwd")
+def _(
+    dloss: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _gradients_like(x, weight, bias, rest[-1])
+
+
+# ---- 5. autograd -------------------------------------------------------------------
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, reduction: str,
+        *extras: Any,
+    ) -> Tensor:  # fmt: skip
+        wanted = [*ctx.needs_input_grad[:2], bias is not None and ctx.needs_input_grad[2]]
+        loss, lse, *gradients = fwd_op(x, weight, bias, target, reduction, *extras, wanted)
+        ctx.reduction, ctx.extras, ctx.wanted = reduction, extras, wanted
+        if reduction == "none":
+            ctx.save_for_backward(x, weight, bias, target, lse)
+        else:
+            ctx.save_for_backward(*gradients)
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dloss: Tensor) -> Any:
+        if ctx.reduction == "none":
+            x, weight, bias, target, lse = ctx.saved_tensors
+            found = bwd_op(dloss, x, weight, bias, target, lse, *ctx.extras, ctx.wanted)
+        else:
+            found = [g * dloss.to(g.dtype) for g in ctx.saved_tensors]
+        wanted = [g if w else None for g, w in zip(found, ctx.wanted, strict=True)]
+        return (*wanted, *[None] * 6)
+
+
+# ---- 6. public op ------------------------------------------------------------------
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    softcap: float = 0.0,
+) -> Tensor:
+    """Take the cross-entropy of ``input @ linear_weight.T + linear_bias``.
+
+    The logits exist for a group of rows at a time, at most 512 MiB or 1,024 rows of them. The loss
+    is that of ``cross_entropy``, as are its checks of the targets. Under autocast the operands of
+    the matrix products are cast to its dtype, as for ``torch.nn.functional.linear``.
+
+    Args:
+        input: Shape ``[..., H]``, float32, float16 or bfloat16, of any strides.
+        linear_weight: Shape ``[V, H]``, dtype and device of ``input``.
+        target: Classes, int32 or int64, of the shape of ``input`` without ``H``.
+        linear_bias: Shape ``[V]``, dtype of ``input``.
+        ignore_index: A target of this value costs 0 and gets no gradient.
+        reduction: ``"none"``, ``"mean"`` over the rows that are not ignored (NaN if there is none)
+            or ``"sum"``.
+        label_smoothing: Weight of the uniform distribution, in [0, 1].
+        z_loss: Factor of the squared log-sum-exp, at least 0.
+        softcap: Bound of the logits, 0 for none.
+
+    Returns:
+        The loss in float32: a scalar, or of the shape of ``target`` for ``"none"``. Logits are
+        rounded to the dtype of ``input``; gradients of weight and bias are summed in float32.
+
+    Raises:
+        InputError: A shape, dtype, device, range or, where looked for, a target is not as above.
+
+    Cost:
+        ``fused.linear_cross_entropy_forward``, ``fused.linear_cross_entropy_forward_backward``.
+
+    Source:
+        https://arxiv.org/abs/2410.10989
+    """
+    check_cross_entropy(reduction, label_smoothing, z_loss, softcap)
+    input, linear_weight, linear_bias = _autocast(input, linear_weight, linear_bias)
+    check_float("input", input)
+    if input.dim() == 0 or linear_weight.dim() != 2:
+        raise InputError(
+            "linear_weight must have shape [V, H] and input [..., H], "
+            f"got {list(linear_weight.shape)} and {list(input.shape)}"
+        )
+    n_classes, width = linear_weight.shape
+    check_shape("linear_weight", linear_weight, (n_classes, input.shape[-1]))
+    check_device("linear_weight", linear_weight, "input", input)
+    check_parameter("linear_bias", linear_bias, (n_classes,), input)
+    for name, t in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
+        if t is not None and t.dtype != input.dtype:
+            raise InputError(f"{name} must be {input.dtype} like input, got {t.dtype}")
+    check_shape("target", target, tuple(input.shape[:-1]))
+    check_target(target, input, n_classes, ignore_index)
+    x = input.reshape(-1, width)
+    rows = target.reshape(-1)
+    extras = (ignore_index, label_smoothing, z_loss, softcap)
+    tensors = (x, linear_weight, linear_bias)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        loss = _LinearCrossEntropy.apply(*tensors, rows, reduction, *extras)
+    else:
+        loss = fwd_op(*tensors, rows, reduction, *extras, [False] * 3)[0]
+    return loss.view(target.shape) if reduction == "none" else loss
+
+
+def _autocast(*tensors: Tensor | None) -> Any:
+    """The operands as autocast would hand them to a linear layer."""
+    first = tensors[0]
+    assert first is not None
+    device = first.device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(t if t is None else t.to(dtype) for t in tensors)

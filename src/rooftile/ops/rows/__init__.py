@@ -1,0 +1,1 @@
+"""Kernels that work on rows, and how rows are addressed."""

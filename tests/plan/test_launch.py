@@ -1,0 +1,81 @@
+"""Launch parameters: what is planned for a row, and how it is overridden."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+
+from rooftile.errors import InputError
+from rooftile.plan.launch import FAMILIES, override, power_of_two, row_launch
+
+
+@pytest.mark.parametrize(("n", "expected"), [(0, 1), (1, 1), (2, 2), (3, 4), (64, 64), (65, 128)])
+def test_power_of_two(n, expected):
+    """The least that is at least n."""
+    assert power_of_two(n) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_cols", "kind", "rows", "block_n", "num_warps"),
+    [
+        (1, "tile", 4096, 1, 4),
+        (256, "tile", 16, 256, 4),
+        (4096, "tile", 1, 4096, 4),
+        (5000, "tile", 1, 8192, 8),
+        (32768, "tile", 1, 32768, 16),
+        (32769, "loop", 1, 8192, 8),
+    ],
+)
+def test_softmax_rows(n_cols, kind, rows, block_n, num_warps):
+    """Short rows share a program, long ones have more warps, the longest are read in chunks."""
+    plan = row_launch("softmax_fwd", n_cols, 2)
+    assert (plan.kind, plan.rows, plan.block_n, plan.num_warps) == (kind, rows, block_n, num_warps)
+
+
+@pytest.mark.parametrize("n_cols", [50257, 65536, 131072, 262144])
+def test_clusters_share_long_rows(n_cols):
+    """Where there are clusters, their programs together hold the row."""
+    plan = row_launch("softmax_fwd", n_cols, 2, clusters=True)
+    assert plan.kind == "cluster"
+    assert plan.cluster in (2, 4, 8)
+    assert plan.cluster * plan.block_n == power_of_two(n_cols)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("clusters", [False, True])
+def test_every_plan_can_be_launched(family, itemsize, clusters):
+    """Blocks, warps and clusters are powers of two, a tile holds the row, nothing is too large."""
+    for n_cols in (1, 3, 64, 1000, 4096, 16384, 50257, 262144, 10**6):
+        plan = row_launch(family, n_cols, itemsize, clusters=clusters)
+        for size in (plan.rows, plan.block_n, plan.num_warps, plan.cluster):
+            assert size == power_of_two(size) >= 1
+        assert plan.num_warps <= 16
+        assert plan.cluster <= 8
+        assert plan.rows * plan.block_n * plan.cluster <= 2**20
+        if plan.kind in ("tile", "cluster"):
+            assert plan.block_n * plan.cluster >= n_cols
+        assert clusters or plan.kind != "cluster"
+
+
+def test_override_holds_while_it_lasts():
+    """Fields are replaced inside the context; the plan is back afterwards, after an error too."""
+    before = row_launch("norm_fwd", 1024, 2)
+    with override("norm_fwd", num_warps=2):
+        with override("norm_fwd", rows=1):
+            assert row_launch("norm_fwd", 1024, 2).rows == 1
+        assert row_launch("norm_fwd", 1024, 2).num_warps == 2
+        assert astuple(row_launch("softmax_fwd", 1024, 2))[3] == 4
+    assert row_launch("norm_fwd", 1024, 2) == before
+    with pytest.raises(ZeroDivisionError), override("norm_fwd", num_warps=2):
+        raise ZeroDivisionError
+    assert row_launch("norm_fwd", 1024, 2) == before
+
+
+def test_override_refuses_unknown_names():
+    """A family or a parameter that does not exist is named."""
+    with pytest.raises(InputError, match=r"family must be one of softmax_fwd.*got 'softmax'"):
+        override("softmax").__enter__()
+    with pytest.raises(InputError, match="'warps' is no launch parameter; there are block_n"):
+        override("softmax_fwd", warps=4).__enter__()
