@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import estimates
@@ -132,6 +134,23 @@ def test_a_gate_that_does_not_hold_ends_with_1(cli, reports):
     result = cli("gate", reports[1], "bytes <= 1", "--json", "-")
     assert result.code == 1
     assert not from_json(result.out.encode(), GateResult).holds
+
+
+def test_a_gate_that_does_not_hold_is_sarif_on_the_lines_that_grew(cli, tmp_path):
+    """One result a condition; none where all hold."""
+    before, after = plan("relu").estimate, plan("relu", "neg").estimate
+    grown = replace(after, ops=tuple(replace(row, line="m.py:7") for row in after.ops))
+    write_record(tmp_path / "a.json", before)
+    write_record(tmp_path / "b.json", grown)
+    log = tmp_path / "g.sarif"
+    args = (tmp_path / "b.json", "bytes <= base.bytes", "ops > 0", "--base", tmp_path / "a.json")
+    assert cli("gate", *args, "--sarif", log).code == 1
+    (result,) = json.loads(log.read_bytes())["runs"][0]["results"]
+    assert "bytes <= base.bytes does not hold: 4,194,304 <= 2,097,152" in result["message"]["text"]
+    (place,) = result["locations"]
+    assert place["physicalLocation"]["region"] == {"startLine": 7}
+    assert cli("gate", tmp_path / "b.json", "ops > 0", "--sarif", log).code == 0
+    assert json.loads(log.read_bytes())["runs"][0]["results"] == []
 
 
 def test_a_condition_that_is_none_ends_with_2(cli, reports):

@@ -25,6 +25,10 @@ def gate(
         typer.Option(help="Another report, whose figures are base.bytes ...", metavar="REPORT"),
     ] = None,
     json_to: _Json = None,
+    sarif_to: Annotated[
+        str | None,
+        typer.Option("--sarif", help="Write what does not hold as SARIF.", metavar="FILE|-"),
+    ] = None,
 ) -> None:
     """Fail if a condition on bytes, FLOP or verdicts does not hold.
 
@@ -32,17 +36,21 @@ def gate(
     saved_bytes, hand_write ... An unknown name lists them all. Exit code 1 if a condition does not
     hold, 2 if it is none.
     """
+    from rooftile.api.gate import diff as compare
     from rooftile.api.gate import gate as check
     from rooftile.errors import GateError
     from rooftile.report.columns import write_lines
-    from rooftile.report.gate import gate_lines
+    from rooftile.report.gate import gate_lines, gate_sarif
     from rooftile.report.output import STDOUT, check_destinations, deliver, record_json
 
-    check_destinations(json=json_to)
+    check_destinations(json=json_to, sarif=sarif_to)
     result = check(report, conditions, base=base)
     if json_to is not None:
         deliver(record_json(result), json_to)
-    if json_to != STDOUT:
+    if sarif_to is not None:
+        grown = None if base is None else compare(base, report)
+        deliver(gate_sarif(result, grown), sarif_to)
+    if STDOUT not in (json_to, sarif_to):
         write_lines(gate_lines(result), sys.stdout)
     failed = sum(not condition.holds for condition in result.conditions)
     if failed:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
+import rooftile
 from rooftile import units
 from rooftile.records.difference import Change, Difference
 from rooftile.records.gate import GateResult
 from rooftile.report.columns import Column, Line, align, pairs
+from rooftile.report.sarif import SCHEMA, location
+
+_PLACES = 5  # lines that grew the most, of a gate that fails
 
 _COLUMNS = (
     Column("ops", "right"),
@@ -29,6 +35,43 @@ def gate_lines(result: GateResult) -> list[Line]:
         for condition in result.conditions
     ]  # fmt: skip
     return align([Column("gate"), Column("condition"), Column("figures")], rows)
+
+
+def gate_sarif(result: GateResult, difference: Difference | None = None) -> bytes:
+    """Conditions that do not hold as one SARIF run; no result where all hold.
+
+    Args:
+        result: What was checked.
+        difference: Against the baseline: a result then stands on the lines whose traffic grew the
+            most.
+    """
+    grown = [] if difference is None else [c.name for c in difference.by_line if c.bytes > 0]
+    places = [place for line in grown[:_PLACES] if (place := location(line)) is not None]
+    rule = {
+        "id": "rooftile/gate",
+        "shortDescription": {"text": "A condition on the step's figures does not hold."},
+        "defaultConfiguration": {"level": "error"},
+    }
+    results = [
+        {
+            "ruleId": rule["id"],
+            "ruleIndex": 0,
+            "level": "error",
+            "message": {
+                "text": f"{result.target}: {condition.expression} does not hold: "
+                + ", ".join(condition.comparisons)
+            },
+            "locations": places,
+            "partialFingerprints": {
+                "rooftile/v1": hashlib.sha256(condition.expression.encode()).hexdigest()[:32]
+            },
+        }
+        for condition in result.conditions
+        if not condition.holds
+    ]
+    driver = {"name": "Rooftile", "semanticVersion": rooftile.__version__, "rules": [rule]}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1).encode()
 
 
 def difference_lines(difference: Difference, top: int | None = None) -> list[Line]:
