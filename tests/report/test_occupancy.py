@@ -43,7 +43,7 @@ def test_a_launch_in_words():
         "limits     warps 8, blocks 32, registers 6, shared memory 25, barriers 64",
         "binding    registers",
         "cliff      8 registers fewer (32): 8 blocks, 100.0 %",
-        "cliff      1 registers more (41): 5 blocks, 62.5 %",
+        "cliff      1 register more (41): 5 blocks, 62.5 %",
         "cliff      29,697 B of shared memory more (37,889): 5 blocks, 62.5 %",
     ]
 

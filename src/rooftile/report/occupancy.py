@@ -32,7 +32,7 @@ def occupancy_lines(found: Occupancy) -> list[Line]:
         lines.append(
             (
                 "occupancy",
-                f"{units.percent(found.occupancy)}: {found.blocks} blocks, {found.warps} of"
+                f"{units.percent(found.occupancy)}: {_blocks(found.blocks)}, {found.warps} of"
                 f" {found.max_warps} warps",
             )
         )
@@ -56,7 +56,7 @@ def simple_lines(found: SimpleOccupancy) -> list[Line]:
             ),
             (
                 "occupancy",
-                f"{units.percent(found.occupancy)}: {found.blocks} blocks, {found.warps} of"
+                f"{units.percent(found.occupancy)}: {_blocks(found.blocks)}, {found.warps} of"
                 f" {found.max_warps} warps, by the simple formula",
             ),
             *(("left out", what) for what in found.leaves_out),
@@ -150,8 +150,14 @@ def _limit(found: Occupancy, position: int) -> str:
 def _cliff(cliff: Cliff) -> str:
     """``8 registers fewer (32): 8 blocks, 100.0 %``."""
     amount = units.count(abs(cliff.change))
-    what = "registers" if cliff.resource == "registers" else "B of shared memory"
-    return (
-        f"{amount} {what} {cliff.direction} ({units.count(cliff.at)}): {cliff.blocks} blocks,"
-        f" {units.percent(cliff.occupancy)}"
-    )
+    what = "B of shared memory" if cliff.resource != "registers" else "registers"
+    if what == "registers" and amount == "1":
+        what = "register"
+    there = f"{_blocks(cliff.blocks)}, {units.percent(cliff.occupancy)}"
+    if not cliff.blocks:
+        there = "cannot launch"
+    return f"{amount} {what} {cliff.direction} ({units.count(cliff.at)}): {there}"
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block" if count == 1 else f"{count} blocks"
