@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rooftile.cost.formulas.joined import joined
 from rooftile.cost.regions import region_bytes
 from rooftile.cost.roofline import times
 from rooftile.errors import InputError
@@ -56,18 +57,10 @@ def fused_cost(ops: Iterable[Op], costs: Mapping[int, Cost], links: Links) -> Co
     kernel = _Kernel(set(), {}, [], [])
     for op in ops:
         _walk(op, costs[op.index], kernel, links, members)
-    parts = [costs[op.index] for op in ops]
-    matrix = [cost for cost in parts if cost.matrix_flops]
-    return Cost(
-        matrix_flops=sum(cost.matrix_flops for cost in parts),
-        vector_flops=sum(cost.vector_flops for cost in parts),
+    return joined(
+        (costs[op.index] for op in ops),
         read_bytes=region_bytes(kernel.reads) + kernel.counted_reads,
         write_bytes=region_bytes(kernel.writes) + kernel.counted_writes,
-        dense_matrix_flops=sum(cost.dense_matrix_flops for cost in parts),
-        math=matrix[0].math if matrix else "",
-        vector_math="fp64" if any(cost.vector_math == "fp64" for cost in parts) else "fp32",
-        kernels=1,
-        formula="plan.fused_cost",
     )
 
 
