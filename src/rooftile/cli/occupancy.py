@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -193,11 +194,7 @@ def _values(text: str) -> list[bool | int | float | str | None]:
 
 def _number(word: str) -> int | float | str:
     """A number if it is one."""
-    try:
-        return int(word)
-    except ValueError:
-        pass
-    try:
-        return float(word)
-    except ValueError:
-        return word
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(word)
+    return word

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from rooftile.errors import FileFormatError, InputError
-from rooftile.records.io import from_json, to_json, write_whole
+from rooftile.records.files import write_whole
+from rooftile.records.io import from_json, to_json
 from rooftile.records.resources import KernelResources
 
 

@@ -7,10 +7,7 @@ another edition is refused, never guessed at. The same record gives the same byt
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
@@ -24,6 +21,7 @@ from rooftile.records.claim import ClaimTable
 from rooftile.records.device import Device
 from rooftile.records.difference import Difference
 from rooftile.records.estimate import Estimate
+from rooftile.records.files import write_whole
 from rooftile.records.gate import GateResult
 from rooftile.records.graph import Attr, Graph, Scalar
 from rooftile.records.measurement import Measurement
@@ -159,60 +157,6 @@ def write_record(path: str | Path, record: Record) -> None:
     write_whole(path, to_json(record))
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Write bytes to a file, whole or not at all: another file beside it takes its place.
-
-    Raises:
-        InputError: The folder does not exist or cannot be written to.
-    """
-    target = Path(path)
-    check_destination(target)
-    if str(target).startswith(("/dev/", "/proc/")) or (target.exists() and not target.is_file()):
-        _pour(target, data)
-        return
-    target = target.resolve()  # a link stays, the file it names is written
-    temporary = ""
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
-        ) as file:
-            temporary = file.name
-            file.write(data)
-        os.chmod(temporary, _mode_of(target))
-        os.replace(temporary, target)
-    except BaseException as error:  # Ctrl-C too must leave nothing behind
-        if temporary:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise InputError(f"cannot write {target}: {error.strerror}") from error
-        raise
-
-
-def _pour(target: Path, data: bytes) -> None:
-    """Write into a device or a pipe, which nothing can take the place of."""
-    try:
-        with open(target, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror}") from error
-
-
-def check_destination(path: str | Path) -> None:
-    """Refuse a file that cannot be written, before any work is done for it.
-
-    Raises:
-        InputError: The folder does not exist, or the path is a folder itself.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist")
-    if target.is_dir():
-        raise InputError(f"cannot write {target}: it is a folder, a file is wanted")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"cannot write {target}: no permission in the folder {target.parent}")
-
-
 def json_schema(record: type[Record]) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a record's file."""
     schema = msgspec.json.schema(record)
@@ -261,15 +205,6 @@ def _field(record: type[Any], name: str) -> Field[Any]:
 def _kind_of(record: type[Any]) -> str:
     """The kind a record's file carries."""
     return str(_field(record, "kind").default)
-
-
-def _mode_of(target: Path) -> int:
-    """The permissions of the file to be replaced, else those a new file gets."""
-    if target.exists():
-        return target.stat().st_mode & 0o7777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
 
 
 def _words(names: dict[str, Any]) -> str:

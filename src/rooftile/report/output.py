@@ -10,6 +10,7 @@ from rooftile.errors import InputError
 from rooftile.records import io
 from rooftile.records.agreement import Agreement
 from rooftile.records.estimate import Estimate
+from rooftile.records.files import check_destination, write_whole
 from rooftile.records.io import Record
 from rooftile.records.measurement import Measurement
 from rooftile.records.plan import Plan
@@ -39,7 +40,7 @@ def check_destinations(**destinations: str | None) -> None:
         raise InputError(f"only one of {' and '.join(to_stdout)} can be - (stdout)")
     for path in given.values():
         if path != STDOUT:
-            io.check_destination(path)
+            check_destination(path)
 
 
 def deliver(data: bytes, destination: str) -> None:
@@ -52,7 +53,7 @@ def deliver(data: bytes, destination: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)  # JSON is UTF-8 whatever the locale's encoding
         return
-    io.write_whole(destination, data)
+    write_whole(destination, data)
 
 
 def record_json(record: Record) -> bytes:
