@@ -104,7 +104,7 @@ def test_the_compiler_is_asked_on_request_alone(cli, priced, monkeypatch):
     monkeypatch.setattr("rooftile.api.compiler.check_compiler", lambda plan, progress: said)
     assert "Inductor" not in cli("audit", "m.py:make").out
     out = cli("audit", "m.py:make", "--check-inductor").out
-    assert "torch 2.13.0 makes one kernel of 2 of 3 groups" in out
+    assert "torch 2.13.0 for cpu makes one kernel of 2 of 3 groups" in out
     assert "differs  12 x cat, sum at m.py:3: 2 kernels, not one" in out
 
 

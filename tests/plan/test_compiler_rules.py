@@ -1,6 +1,6 @@
 """The rules of what torch.compile fuses, against the kernels that Inductor makes.
 
-Inductor decides as for Triton on a CPU.
+Inductor decides for the GPU where there is one, else as for Triton on a CPU.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rooftile.capture.inductor import inductor_kernels
 from rooftile.plan.agreement import agreement
 
 ROWS, COLS = 256, 512
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Step(nn.Module):
@@ -34,8 +35,8 @@ class Step(nn.Module):
 def asked(function, *inputs):
     """The plan of a function's forward, Inductor's kernels, and how they compare."""
     plan = rooftile.advise(rooftile.audit(Step(function), inputs, gpu="h100-sxm"))
-    kernels = inductor_kernels(plan.estimate.graph, "forward")
-    return plan, kernels, agreement(plan, {"forward": kernels}, {})
+    kernels = inductor_kernels(plan.estimate.graph, "forward", DEVICE)
+    return plan, kernels, agreement(plan, {"forward": kernels}, {}, DEVICE)
 
 
 def x() -> torch.Tensor:

@@ -16,9 +16,9 @@ _PASSES: tuple[Phase, ...] = ("forward", "backward")
 def check_compiler(plan: Plan, *, progress: Callable[[str], None] | None = None) -> Agreement:
     """Ask Inductor which kernels it makes of a captured step, and where the rules differ.
 
-    Inductor runs up to its decision on kernels; nothing is generated and no GPU is needed. It
-    decides as for Triton on a CPU: a GPU may differ where its rules ask for one. A pass of some
-    thousand ops takes it a minute.
+    Inductor runs up to its decision on kernels; nothing is generated and no GPU is needed. With a
+    GPU it decides for that one, without as for Triton on a CPU: a GPU may differ where its rules
+    ask for one. A pass of some thousand ops takes it a minute.
 
     Args:
         plan: What :func:`rooftile.advise` gives.
@@ -36,6 +36,7 @@ def check_compiler(plan: Plan, *, progress: Callable[[str], None] | None = None)
     from rooftile.capture.inductor import inductor_kernels
     from rooftile.plan.agreement import agreement
 
+    cuda = torch.cuda.is_available()
     graph = plan.estimate.graph
     there = {op.phase for op in graph.ops}
     kernels = {}
@@ -43,5 +44,6 @@ def check_compiler(plan: Plan, *, progress: Callable[[str], None] | None = None)
         if phase in there:
             if progress is not None:
                 progress(f"asking Inductor about the {phase} pass")
-            kernels[phase] = inductor_kernels(graph, phase)
-    return agreement(plan, kernels, {"torch": str(torch.__version__)})
+            kernels[phase] = inductor_kernels(graph, phase, "cuda" if cuda else "cpu")
+    device = torch.cuda.get_device_name() if cuda else "cpu"
+    return agreement(plan, kernels, {"torch": str(torch.__version__)}, device)

@@ -1,8 +1,8 @@
 """Which ops of a captured graph torch.compile's Inductor puts into one Triton kernel.
 
 The graph is built again as FX, one node an op, and handed to Inductor, which is stopped once it has
-decided on its kernels. Nothing is generated, nothing runs, no GPU is needed: Inductor is told to
-make Triton kernels for the CPU. Its rules that ask for a GPU (how a reduction is split, when an
+decided on its kernels. Nothing is generated and nothing runs. Without a GPU Inductor is told to
+make Triton kernels for the CPU: its rules that ask for a GPU (how a reduction is split, when an
 expensive value is kept) may decide otherwise there.
 """
 
@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import fx
@@ -32,12 +32,15 @@ class _DecidedError(BaseException):
     """Inductor has its kernels. Caught here alone, past every handler of errors."""
 
 
-def inductor_kernels(graph: Graph, phase: Phase) -> list[frozenset[int]]:
+def inductor_kernels(
+    graph: Graph, phase: Phase, device: Literal["cpu", "cuda"] = "cpu"
+) -> list[frozenset[int]]:
     """Ask Inductor for the kernels of one pass of a graph.
 
     Args:
         graph: As captured.
         phase: The pass; what it takes from others is its input, what they take from it its output.
+        device: What Inductor decides for; ``"cuda"`` needs a GPU.
 
     Returns:
         The ops of each kernel by their index in the graph, library calls included; an op that
@@ -51,7 +54,7 @@ def inductor_kernels(graph: Graph, phase: Phase) -> list[frozenset[int]]:
         raise InputError(f"phase must be one that the graph has, got {phase!r}")
     kernels: list[frozenset[int]] = []
     with FakeTensorMode(allow_non_fake_inputs=True) as fake, _stopped(kernels):
-        module, inputs = _Builder(graph, ops).build()
+        module, inputs = _Builder(graph, ops, device).build()
         from torch._inductor.compile_fx import compile_fx
 
         del fake
@@ -69,8 +72,9 @@ def inductor_kernels(graph: Graph, phase: Phase) -> list[frozenset[int]]:
 class _Builder:
     """Writes ops down as FX nodes, each storage known by the tensors that name it."""
 
-    def __init__(self, graph: Graph, ops: Sequence[Op]) -> None:
+    def __init__(self, graph: Graph, ops: Sequence[Op], device: str) -> None:
         self.ops = ops
+        self.device = device
         self.nodes = fx.Graph()
         self.made: dict[Tensor, fx.Node] = {}
         self.inputs: list[torch.Tensor] = []
@@ -99,7 +103,9 @@ class _Builder:
     def _input(self, tensor: Tensor) -> fx.Node:
         node = self.nodes.placeholder(f"input_{len(self.inputs)}")
         dtype = getattr(torch, tensor.dtype)
-        self.inputs.append(torch.empty_strided(tensor.shape, tensor.stride, dtype=dtype))
+        self.inputs.append(
+            torch.empty_strided(tensor.shape, tensor.stride, dtype=dtype, device=self.device)
+        )
         return node
 
     def _write(self, op: Op) -> None:
@@ -131,6 +137,8 @@ class _Builder:
         arguments = _target(op)._schema.arguments
         empty = {a.name: None for a in arguments if not a.has_default_value()}
         known = {a.name for a in arguments}
+        if "device" in known:
+            given["device"] = torch.device(self.device)
         if "memory_format" in known and op.outputs and _row_major(op.outputs[0]):
             given["memory_format"] = torch.contiguous_format  # a record has strides in its place
         return {**empty, **{name: value for name, value in given.items() if name in known}}

@@ -13,7 +13,10 @@ from rooftile.records.plan import FusionGroup, Plan
 
 
 def agreement(
-    plan: Plan, kernels: Mapping[Phase, Sequence[frozenset[int]]], versions: Mapping[str, str]
+    plan: Plan,
+    kernels: Mapping[Phase, Sequence[frozenset[int]]],
+    versions: Mapping[str, str],
+    device: str,
 ) -> Agreement:
     """Compare a plan's groups with the compiler's kernels.
 
@@ -24,6 +27,7 @@ def agreement(
         plan: The plan.
         kernels: Pass to the ops of each kernel.
         versions: Of the compiler.
+        device: What it decided for.
     """
     graph = plan.estimate.graph
     found: list[Disagreement] = []
@@ -45,6 +49,7 @@ def agreement(
         agreed=asked - apart,
         disagreements=_alike(found),
         versions=dict(versions),
+        device=device,
     )
 
 

@@ -42,6 +42,7 @@ class Agreement:
         agreed: Of these, those that it does make one kernel of.
         disagreements: The others, and kernels that join what the plan keeps apart.
         versions: Package to version: ``{"torch": "2.13.0"}``.
+        device: What the compiler decided for: a GPU's name, or ``cpu``.
         kind: Tells this record's JSON from others.
         schema_version: Of this record.
     """
@@ -52,5 +53,6 @@ class Agreement:
     agreed: int
     disagreements: tuple[Disagreement, ...]
     versions: dict[str, str]
+    device: str = "cpu"
     kind: Literal["rooftile.agreement"] = "rooftile.agreement"
     schema_version: int = SCHEMA_VERSION

@@ -15,7 +15,7 @@ def agreement_lines(found: Agreement) -> list[Line]:
     lines = [
         (
             "Inductor",
-            f"{version} makes one kernel of {units.count(found.agreed)} of "
+            f"{version} for {found.device} makes one kernel of {units.count(found.agreed)} of "
             f"{units.count(found.groups)} groups that the rules say it fuses "
             f"({', '.join(found.passes)})",
         )
