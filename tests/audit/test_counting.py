@@ -251,3 +251,28 @@ def test_attention_bytes_are_those_of_its_operands():
     q, k, v = (torch.zeros(1, 12, 1024, 64, dtype=torch.bfloat16) for _ in range(3))
     estimate = audit(F.scaled_dot_product_attention, q, k, v)
     assert estimate.totals.bytes == 6_291_456
+
+
+@pytest.mark.parametrize(("frozen", "backward"), [(False, 61_440), (True, 30_720)])
+def test_a_frozen_recurrent_layer_has_no_weight_gradient(frozen, backward):
+    """LSTM(8, 8) of 30 rows: two products backward, of which the weights' falls away."""
+    layer = nn.LSTM(8, 8).requires_grad_(not frozen)
+    x = torch.zeros(10, 3, 8, requires_grad=True)
+    estimate = audit(layer, x, mode="train", loss=lambda out: out[0].sum())
+    assert phase_flops(estimate, "forward") == 30_720
+    assert phase_flops(estimate, "backward") == backward
+
+
+def test_a_grid_s_points_are_what_is_read():
+    """9 points of a 400 x 400 image: 360 bytes, and a nearest 16 to 4 is 128 of 2,048."""
+    estimate = audit(F.grid_sample, torch.zeros(1, 2, 400, 400), torch.zeros(1, 3, 3, 2))
+    assert sum(op.cost.read_bytes for op in estimate.ops) == 360
+    nearest = audit(lambda x: F.interpolate(x, 4), torch.zeros(1, 2, 16, 16))
+    assert sum(op.cost.read_bytes for op in nearest.ops) == 128
+
+
+def test_an_empty_batch_takes_no_time():
+    """No kernel runs on no rows, and the weights are not read."""
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.LayerNorm(32))
+    estimate = audit(model, torch.zeros(0, 64))
+    assert (estimate.totals.ops, estimate.totals.bytes, estimate.totals.least_s) == (0, 0, 0)

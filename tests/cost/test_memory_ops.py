@@ -28,6 +28,50 @@ def test_an_embedding_s_gradient_is_dense():
     assert (cost.vector_flops, cost.write_bytes) == (8 * 768, 50257 * 768 * 4)
 
 
+BAG = {
+    "indices": tensor(64, dtype="int64"),
+    "offsets": tensor(8, dtype="int64"),
+    "offset2bag": tensor(64, dtype="int64"),
+    "bag_size": tensor(8, dtype="int64"),
+    "maximum_indices": tensor(8, 8, dtype="int64"),
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "extra", "flops", "read"),
+    [
+        (0, {}, 512, 256 + 512 + 512),
+        (1, {}, 512 + 64, 256 + 512 + 512 + 64),  # a division an element of a bag
+        (2, {}, 64, 256 + 512),  # one row an element: the largest
+        (0, {"per_sample_weights": tensor(64)}, 1024, 256 + 512 + 512 + 256),
+    ],
+)
+def test_a_bag_s_gradient_goes_to_each_row_it_took(mode, extra, flops, read):
+    """8 bags of 8 rows of 8: 512 additions into a dense gradient, not one a bag's element."""
+    inputs = {"grad": tensor(8, 8), **BAG, **extra}
+    cost = cost_of("embedding_bag_backward", inputs, tensor(100, 8), mode=mode)
+    assert (cost.vector_flops, cost.read_bytes) == (flops, read)
+    assert cost.write_bytes == 3200
+
+
+def test_a_bag_adds_up_its_rows():
+    """64 rows of 8: an addition an element; a division a result for a mean."""
+    inputs = {"weight": tensor(100, 8), "indices": BAG["indices"], "offsets": BAG["offsets"]}
+    bags = tensor(8, 8)
+    assert cost_of("embedding_bag", inputs, bags, mode=0).vector_flops == 512
+    assert cost_of("embedding_bag", inputs, bags, mode=1).vector_flops == 512 + 64
+    with pytest.raises(InputError, match="mode must be 0, 1 or 2"):
+        price(op("embedding_bag", inputs, bags, mode=3))
+
+
+def test_the_gradient_of_a_bag_s_weights():
+    """A dot product of 8 an index; of 1000 rows 64 are read."""
+    inputs = {"grad": tensor(8, 8), "weight": tensor(1000, 8), **BAG}
+    del inputs["bag_size"], inputs["maximum_indices"]
+    cost = cost_of("embedding_bag_weights_backward", inputs, tensor(64), mode=0)
+    assert (cost.vector_flops, cost.read_bytes) == (2 * 512, 2048 + 256 + 512 + 512)
+
+
 def test_gather_reads_what_it_takes():
     """20 elements of 1000, and their indices."""
     inputs = {"self": tensor(10, 100), "index": tensor(10, 2, dtype="int64")}

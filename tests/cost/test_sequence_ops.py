@@ -66,6 +66,42 @@ def test_backward_is_twice_the_forward():
     assert backward.vector_flops == 2 * forward.vector_flops
 
 
+@pytest.mark.parametrize(
+    ("mask", "matrix", "vector", "read"),
+    [
+        ((True, True, True, True), 4, 30 + 30, 2 * 4096 + 640),
+        ((True, True, True, False), 2, 22 + 22, 2 * 4096),  # frozen: no weight gradient
+        ((False, False, False, True), 3, 30 + 30, 4096 + 640),  # on data: none for the input
+        ((False, True, True, False), 1, 22 + 22, 4096),
+    ],
+)
+def test_a_recurrent_layer_s_gradients_by_mask(mask, matrix, vector, read):
+    """LSTM(32, 32): each of its two products of 20 x 128 x 32 where a gradient needs it."""
+    inputs = {"grad_out": tensor(10, 2, 32), "input": tensor(10, 2, 32), **layer(4, 32, 32)}
+    cost = cost_of("rnn_backward", inputs, tensor(1), mode="lstm", output_mask=mask)
+    assert cost.matrix_flops == matrix * 2 * 20 * 128 * 32
+    assert cost.vector_flops == vector * 20 * 32
+    assert cost.read_bytes == (640 + read) * 4  # no gradient comes of a bias
+
+
+def test_frozen_layers_of_two_directions():
+    """Two layers both ways on data: the first layer's two products towards it are left out."""
+    inputs: dict[str, Tensor] = {"input": tensor(5, 3, 8)}
+    for i, width in enumerate((8, 8, 32, 32)):
+        inputs |= layer(3, width, 16, first=4 * i)
+    options = {"mode": "gru", "bidirectional": True}
+    whole, frozen, on_data = (
+        cost_of("rnn_backward", inputs, tensor(1), output_mask=m, **options).matrix_flops
+        for m in (
+            (True, True, True, True),
+            (True, True, True, False),
+            (False, True, True, True),
+        )
+    )
+    assert whole == 2 * frozen == 4 * 15 * 48 * 2 * (8 + 16 + 32 + 16)
+    assert whole - on_data == 2 * 15 * 48 * 2 * 8
+
+
 def test_torch_s_layer_of_one_direction():
     """mkldnn_rnn_layer names its weights by number and its mode by cuDNN's."""
     weights = {f"weight{i}": t for i, t in enumerate(layer(4, 32, 32).values())}

@@ -129,12 +129,6 @@ def test_norms_of_a_list():
     assert cost.vector_flops == 2 * 8 + 2
 
 
-def test_pairwise_distances():
-    """4 and 5 points of 3 components: 20 pairs of 3 * 3 + 1 FLOP."""
-    cost = cost_of("cdist", {"x1": tensor(4, 3), "x2": tensor(5, 3)}, tensor(4, 5), p=2.0)
-    assert cost.vector_flops == 200
-
-
 def test_an_unknown_norm_is_an_error():
     """A norm's order is a number."""
     with pytest.raises(InputError, match="order must be a number"):
@@ -196,6 +190,52 @@ def test_layer_norm():
     # the bias is an argument that nothing is computed from
     assert (back.vector_flops, back.bytes) == (want.vector_flops, want.bytes)
     assert want.vector_flops == 13 * 32
+
+
+@pytest.mark.parametrize(
+    ("mask", "flops", "read"),
+    [
+        ((True, True, True), 13, 32 + 32 + 4 + 4 + 8),
+        ((True, False, False), 10, 32 + 32 + 4 + 4 + 8),
+        ((False, True, True), 5, 32 + 32 + 4 + 4),  # no weight in dweight
+        ((False, False, True), 1, 32),  # the gradient alone
+    ],
+)
+def test_a_norm_reads_what_its_wanted_gradients_need(mask, flops, read):
+    """4 rows of 8: elements read by which of dx, dweight and dbias are wanted."""
+    inputs = {
+        "grad_out": tensor(4, 8),
+        "input": tensor(4, 8),
+        "mean": tensor(4, 1),
+        "rstd": tensor(4, 1),
+        "weight": tensor(8),
+        "bias": tensor(8),
+    }
+    for name in ("layer_norm_backward", "group_norm_backward"):
+        cost = cost_of(name, inputs, tensor(1), output_mask=mask)
+        assert (cost.vector_flops, cost.read_bytes) == (flops * 32, read * 4)
+
+
+@pytest.mark.parametrize(
+    ("train", "mask", "flops", "read"),
+    [
+        (True, (True, True, True), 13, 24 + 24 + 3 + 3 + 3),
+        (True, (False, False, True), 1, 24),
+        (False, (True, True, True), 2 + 4 + 1, 24 + 24 + 3 + 3 + 3),
+        (False, (True, False, False), 2, 24 + 3 + 3),  # dy * weight / std
+        (False, (False, False, True), 1, 24),
+    ],
+)
+def test_a_batch_norm_reads_the_statistics_of_its_mode(train, mask, flops, read):
+    """In training the batch's own, in evaluation the running ones."""
+    inputs = {
+        "grad_out": tensor(2, 3, 4),
+        "input": tensor(2, 3, 4),
+        **{r: tensor(3) for r in ("weight", "running_mean", "running_var")},
+        **{r: tensor(3) for r in ("save_mean", "save_invstd")},
+    }
+    cost = cost_of("batch_norm_backward", inputs, tensor(1), train=train, output_mask=mask)
+    assert (cost.vector_flops, cost.read_bytes) == (flops * 24, read * 4)
 
 
 def test_batch_norm_in_training_writes_its_running_statistics():

@@ -13,40 +13,39 @@ _SAME = """
 abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
 adaptive_avg_pool3d_backward adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
 adaptive_max_pool3d adaptive_max_pool3d_backward add addbmm addcdiv addcmul addmm addmv addr all
-amax amin aminmax angle any argmax argmin as_strided_scatter asin asinh atan atan2 atanh
-avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward baddbmm
-binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits bincount
-bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm ceil
-celu channel_shuffle clamp clamp_max clamp_min complex conj_physical contiguous conv1d conv2d
-conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward
-copysign cos cosh count_nonzero cummax cummin cumprod cumsum deg2rad diagonal_scatter digamma div
-dot dropout elu elu_backward embedding embedding_bag eq erf erfc erfinv exp exp2 expm1 flip
-float_power floor floor_divide fmax fmin fmod frac gather gather_backward gcd ge gelu
-gelu_backward glu glu_backward group_norm gru gt hardshrink hardshrink_backward hardsigmoid
-hardsigmoid_backward hardswish hardswish_backward hardtanh hardtanh_backward heaviside histc
-huber_loss huber_loss_backward hypot i0 igamma igammac im2col index index_add index_copy
-index_fill index_put index_select index_select_backward isfinite isin isinf isnan isneginf
-isposinf item kthvalue layer_norm lcm ldexp le leaky_relu leaky_relu_backward lerp lgamma linear
-linear_backward log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and
-logical_not logical_or logical_xor logit logit_backward logsumexp lstm lt masked_fill
-masked_select matmul max max_pool1d max_pool2d max_pool2d_backward max_pool3d maximum mean median
-min minimum mish mish_backward mm mode mse_loss mse_loss_backward mul multinomial mv mvlgamma
-nan_to_num nansum ne neg nextafter nll_loss nonzero norm outer polar polygamma pow prelu prod put
-rad2deg reciprocal relu relu6 remainder repeat repeat_interleave reshape rms_norm rnn_relu
-rnn_tanh roll round rsqrt rsub scatter scatter_add selu sgn sigmoid sigmoid_backward sign signbit
-silu silu_backward sin sinc sinh slice_backward smooth_l1_loss smooth_l1_loss_backward
-soft_margin_loss soft_margin_loss_backward softmax softplus softplus_backward softshrink
-softshrink_backward sort special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0
-special_bessel_y1 special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr
-special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
-special_modified_bessel_k1 special_ndtri special_scaled_modified_bessel_k0
-special_scaled_modified_bessel_k1 special_spherical_bessel_j0 special_xlog1py special_zeta sqrt
-square std std_mean sub sum take tan tanh tanh_backward threshold threshold_backward to topk trace
-tril triu trunc unfold_backward upsample_bicubic2d upsample_bicubic2d_backward upsample_bilinear2d
-upsample_bilinear2d_backward upsample_linear1d upsample_linear1d_backward upsample_nearest1d
-upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward upsample_nearest3d
-upsample_nearest3d_backward upsample_trilinear3d upsample_trilinear3d_backward var var_mean where
-xlogy
+amax amin aminmax angle any argmax argmin as_strided_scatter asin asinh atan atan2 atanh avg_pool1d
+avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward baddbmm binary_cross_entropy
+binary_cross_entropy_backward binary_cross_entropy_with_logits bincount bitwise_and
+bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm ceil celu
+channel_shuffle clamp clamp_max clamp_min complex conj_physical contiguous conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward copysign cos
+cosh count_nonzero cummax cummin cumprod cumsum deg2rad diagonal_scatter digamma dist div dot
+dropout elu elu_backward embedding embedding_bag eq erf erfc erfinv exp exp2 expm1 flip float_power
+floor floor_divide fmax fmin fmod frac gather gather_backward gcd ge gelu gelu_backward glu
+glu_backward group_norm gru gt hardshrink hardshrink_backward hardsigmoid hardsigmoid_backward
+hardswish hardswish_backward hardtanh hardtanh_backward heaviside histc huber_loss
+huber_loss_backward hypot i0 igamma igammac im2col index index_add index_copy index_fill index_put
+index_select index_select_backward isfinite isin isinf isnan isneginf isposinf item kthvalue
+layer_norm lcm ldexp le leaky_relu leaky_relu_backward lerp lgamma linear linear_backward log log10
+log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or
+logical_xor logit logit_backward logsumexp lstm lt masked_fill masked_select matmul max max_pool1d
+max_pool2d max_pool2d_backward max_pool3d maximum mean median min minimum mish mish_backward mm mode
+mse_loss mse_loss_backward mul multinomial mv mvlgamma nan_to_num nansum ne neg nextafter nll_loss
+nonzero norm outer polar polygamma pow prelu prod put rad2deg reciprocal relu relu6 remainder repeat
+repeat_interleave reshape rms_norm rnn_relu rnn_tanh roll round rsqrt rsub scatter scatter_add selu
+sgn sigmoid sigmoid_backward sign signbit silu silu_backward sin sinc sinh slice_backward
+smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward softmax softplus
+softplus_backward softshrink softshrink_backward sort special_airy_ai special_bessel_j0
+special_bessel_j1 special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e
+special_i1 special_i1e special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
+special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+special_xlog1py special_zeta sqrt square std std_mean sub sum take tan tanh tanh_backward threshold
+threshold_backward to topk trace tril triu trunc unfold_backward upsample_bicubic2d
+upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d_backward upsample_linear1d
+upsample_linear1d_backward upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d
+upsample_nearest2d_backward upsample_nearest3d upsample_nearest3d_backward upsample_trilinear3d
+upsample_trilinear3d_backward var var_mean where xlogy
 """
 
 # Ops that capture makes itself: no op of torch's has these names.
@@ -106,10 +105,10 @@ _OTHERS = {
     "rnn": "mkldnn_rnn_layer _cudnn_rnn miopen_rnn",
     "rnn_backward": "mkldnn_rnn_layer_backward _cudnn_rnn_backward miopen_rnn_backward",
     # by index
-    "embedding_backward": """
-        _embedding_bag_backward _embedding_bag_dense_backward embedding_dense_backward
-    """,
+    "embedding_backward": "embedding_dense_backward",
     "embedding_bag": "_embedding_bag _embedding_bag_forward_only",
+    "embedding_bag_backward": "_embedding_bag_backward _embedding_bag_dense_backward",
+    "embedding_bag_weights_backward": "_embedding_bag_per_sample_weights_backward",
     "index": "_unsafe_index",
     "index_put": "_index_put_impl _unsafe_index_put",
     "scatter_add": "scatter_reduce",
@@ -174,21 +173,26 @@ _OTHERS = {
     # reductions, searches
     "aminmax": "_aminmax",
     "cdist": "_cdist_forward",
+    "cdist_backward": "_cdist_backward",
     "cummax": "_cummax_helper",
     "cummin": "_cummin_helper",
     "logcumsumexp": "_logcumsumexp",
+    "euclidean_distances": "_euclidean_dist",
     "norm": "linalg_vector_norm",
+    "pdist": "_pdist_forward",
+    "pdist_backward": "_pdist_backward",
     "search": "searchsorted bucketize",
     "select_reduction_backward": "value_selecting_reduction_backward",
     "sort": "argsort msort",
     "unique": "_unique _unique2 unique_dim unique_consecutive",
-    # pooling
+    # pooling and resampling
+    "affine_grid": "affine_grid_generator",
     "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward": "_adaptive_avg_pool2d_backward",
     "adaptive_avg_pool3d": "_adaptive_avg_pool3d",
     "adaptive_avg_pool3d_backward": "_adaptive_avg_pool3d_backward",
     "grid_sample2d": "grid_sampler_2d cudnn_grid_sampler",
-    "grid_sample2d_backward": "grid_sampler_2d_backward",
+    "grid_sample2d_backward": "grid_sampler_2d_backward cudnn_grid_sampler_backward",
     "grid_sample3d": "grid_sampler_3d",
     "grid_sample3d_backward": "grid_sampler_3d_backward",
     "max_pool1d": "max_pool1d_with_indices",
@@ -196,16 +200,18 @@ _OTHERS = {
     "max_pool2d_backward": "max_pool2d_with_indices_backward",
     "max_pool3d": "max_pool3d_with_indices",
     "max_pool3d_backward": "max_pool3d_with_indices_backward",
-    "upsample_bicubic2d": "_upsample_bicubic2d_aa",
-    "upsample_bicubic2d_backward": "_upsample_bicubic2d_aa_backward",
-    "upsample_bilinear2d": "_upsample_bilinear2d_aa",
-    "upsample_bilinear2d_backward": "_upsample_bilinear2d_aa_backward",
-    "upsample_nearest1d": "_upsample_nearest_exact1d",
-    "upsample_nearest1d_backward": "_upsample_nearest_exact1d_backward",
-    "upsample_nearest2d": "_upsample_nearest_exact2d",
-    "upsample_nearest2d_backward": "_upsample_nearest_exact2d_backward",
-    "upsample_nearest3d": "_upsample_nearest_exact3d",
-    "upsample_nearest3d_backward": "_upsample_nearest_exact3d_backward",
+    "upsample_bicubic2d_aa": "_upsample_bicubic2d_aa",
+    "upsample_bicubic2d_aa_backward": "_upsample_bicubic2d_aa_backward",
+    "upsample_bilinear2d_aa": "_upsample_bilinear2d_aa",
+    "upsample_bilinear2d_aa_backward": "_upsample_bilinear2d_aa_backward",
+    "upsample_lanczos2d_aa": "_upsample_lanczos2d_aa",
+    "upsample_lanczos2d_aa_backward": "_upsample_lanczos2d_aa_backward",
+    "upsample_nearest_exact1d": "_upsample_nearest_exact1d",
+    "upsample_nearest_exact1d_backward": "_upsample_nearest_exact1d_backward",
+    "upsample_nearest_exact2d": "_upsample_nearest_exact2d",
+    "upsample_nearest_exact2d_backward": "_upsample_nearest_exact2d_backward",
+    "upsample_nearest_exact3d": "_upsample_nearest_exact3d",
+    "upsample_nearest_exact3d_backward": "_upsample_nearest_exact3d_backward",
     # views and allocation
     "empty": """
         empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize resize_as

@@ -47,9 +47,13 @@ def _rnn_backward_fake(
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
+    output_mask: list[bool],
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    states = [torch.empty_like(h) for h in hx]
-    return torch.empty_like(input), states, [torch.empty_like(p) for p in params]
+    dinput = torch.empty_like(input) if output_mask[0] else input.new_empty(0)
+    states = [
+        torch.empty_like(h) for h, wanted in zip(hx, output_mask[1:3], strict=False) if wanted
+    ]
+    return dinput, states, [torch.empty_like(p) for p in params] if output_mask[3] else []
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -58,6 +62,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.save_for_backward(input, output[0], output[3], *hx, *params)
     ctx.states = len(hx)
     ctx.options = options
+    # as cuDNN's: the input, the first states, all weights together
+    states = [h.requires_grad for h in (*hx, input.new_empty(0))][:2]
+    ctx.mask = [input.requires_grad, *states, any(p.requires_grad for p in params)]
 
 
 def _backward(ctx: Any, grad_out: Tensor | None, *grads: Tensor) -> tuple[Any, ...]:
@@ -65,8 +72,14 @@ def _backward(ctx: Any, grad_out: Tensor | None, *grads: Tensor) -> tuple[Any, .
     if grad_out is None:  # only the last state is used
         grad_out = torch.zeros_like(out)
     hx, params = rest[: ctx.states], rest[ctx.states :]
-    dinput, dhx, dparams = OPS.rnn_backward(grad_out, input, hx, params, out, reserve, *ctx.options)
-    return dinput, dhx, dparams, None, None, None, None, None, None
+    dinput, dhx, dparams = OPS.rnn_backward(
+        grad_out, input, hx, params, out, reserve, *ctx.options, ctx.mask
+    )
+    made = iter(dhx)
+    states = [next(made) if wanted else None for _, wanted in zip(hx, ctx.mask[1:3], strict=False)]
+    weights = dparams if ctx.mask[3] else [None for _ in params]
+    rest = (None, None, None, None, None, None)
+    return dinput if ctx.mask[0] else None, states, weights, *rest
 
 
 define(
@@ -77,7 +90,7 @@ define(
 define(
     "rnn_backward(Tensor grad_out, Tensor input, Tensor[] hx, Tensor[] params, Tensor out, "
     "Tensor reserve, str mode, int hidden_size, int num_layers, bool bidirectional, "
-    "bool batch_first) -> (Tensor, Tensor[], Tensor[])",
+    "bool batch_first, bool[] output_mask) -> (Tensor, Tensor[], Tensor[])",
     _rnn_backward_fake,
 )
 autograd("rnn", _backward, _setup)

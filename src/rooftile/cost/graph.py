@@ -42,7 +42,7 @@ def estimate(graph: Graph, device: Device) -> Estimate:
     """Every op of a graph under a device's roofline.
 
     An op without a formula is bound ``"unpriced"``: its bytes are those of its regions, its least
-    time is theirs.
+    time is theirs. An op that fills nothing but empty tensors is free, formula or not.
 
     Args:
         graph: As captured.
@@ -101,11 +101,19 @@ def _priced(op: Op, device: Device) -> _Priced:
     cost = price(op)
     unpriced = cost is None
     if cost is None:
-        read, write = region_bytes(op.reads), region_bytes(op.writes)
-        cost = Cost(read_bytes=read, write_bytes=write)
+        cost = _unpriced(op)
+        unpriced = cost.kernels > 0
     floors = times(cost, device)
     which: Bound = "unpriced" if unpriced else bound(cost, floors)
     return _Priced(cost, floors, which, floors.least_s, _shapes(op))
+
+
+def _unpriced(op: Op) -> Cost:
+    """The bytes of an op that no formula knows: whatever it is, empty results take no kernel."""
+    write = region_bytes(op.writes)
+    if op.writes and not write:
+        return Cost(kernels=0)
+    return Cost(read_bytes=region_bytes(op.reads), write_bytes=write)
 
 
 def _key(op: Op) -> Hashable:

@@ -151,6 +151,8 @@ def _price(
         start, seen = mask.keys_seen(rows, keys)
         cut = tuple(narrowed(t, layout.sequence, start, seen) for t in (k, v))
         reads = (*reads_without(op, "key", "value"), *cut)
+    if not visible:  # zeros, whatever stands in the queries
+        return cost(op, f"attention.{op.name}", reads=[])
     work = work_of(
         lead * visible,
         lead * dense,

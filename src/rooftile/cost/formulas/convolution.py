@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+from rooftile.cost.formulas.arithmetic import addition, is_complex
 from rooftile.cost.formulas.operands import (
     Formula,
     cost,
@@ -83,17 +84,22 @@ def _positions(x: Tensor, weight: Tensor, places: Tensor) -> int:
     return prod(places.shape[-rank:]) * prod(x.shape[: len(x.shape) - rank - 1])
 
 
+def _real_products(x: Tensor) -> int:
+    """A complex multiply-add is four real ones."""
+    return 4 if is_complex(x) else 1
+
+
 def _forward(op: Op, transposed: bool, epilogue: int = 0) -> Cost:
     x, weight = operand(op, "input", "self"), operand(op, "weight")
     out = result(op)
     flops = convolution_flops(_positions(x, weight, x if transposed else out), weight.shape)
-    vector = out.numel * ((op.operand("bias") is not None) + epilogue)
+    vector = out.numel * ((op.operand("bias") is not None) * addition(x) + epilogue)
     read = region_bytes([x]) if transposed else window_bytes(op, x, out, weight.shape[2:])
     others = [t for t in reads_without(op, "input", "self") if t is not x]
     return cost(
         op,
         f"convolution.{op.name}",
-        matrix=flops * (4 if x.dtype.startswith("complex") else 1),
+        matrix=flops * _real_products(x),
         vector=vector,
         math=matrix_math(op, x),
         read_bytes=read + region_bytes(others),
@@ -121,14 +127,15 @@ def _backward(op: Op) -> Cost:
     wanted = mask(op, "output_mask", 3)
     transposed = flag(op, "transposed")
     forward = convolution_flops(_positions(x, weight, x if transposed else dy), weight.shape)
-    read = region_bytes([dy, weight] if wanted[0] else [dy])
+    # without an input the gradients are zeros, whatever stands in the weight
+    read = region_bytes([dy, weight] if wanted[0] and x.numel else [dy])
     if wanted[1]:
         read += region_bytes([x]) if transposed else window_bytes(op, x, dy, weight.shape[2:])
     return cost(
         op,
         "convolution.convolution_backward",
-        matrix=forward * (wanted[0] + wanted[1]) * (4 if x.dtype.startswith("complex") else 1),
-        vector=dy.numel * wanted[2],
+        matrix=forward * (wanted[0] + wanted[1]) * _real_products(x),
+        vector=dy.numel * wanted[2] * addition(dy),
         math=matrix_math(op, x),
         read_bytes=read,
     )

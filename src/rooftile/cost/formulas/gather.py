@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
+from rooftile.cost.formulas.arithmetic import addition, multiply_add
 from rooftile.cost.formulas.operands import (
     Formula,
     axis,
@@ -24,10 +25,13 @@ from rooftile.cost.formulas.operands import (
     some_members,
 )
 from rooftile.cost.regions import region_bytes
+from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 from rooftile.records.tensor import Tensor
 from rooftile.spec.dtypes import itemsize
+
+_BAG_MODES = ("sum", "mean", "max")
 
 
 def gathered_bytes(table: Tensor, elements: int) -> int:
@@ -66,17 +70,51 @@ def _embedding(op: Op) -> Cost:
     return _take(op, "weight", operand(op, "indices").numel * width)
 
 
+def _bag_mode(op: Op) -> str:
+    mode = op.attrs.get("mode", 0)
+    if not isinstance(mode, int) or not 0 <= mode < len(_BAG_MODES):
+        raise InputError(f"{op.aten}: mode must be 0, 1 or 2, got {mode!r}")
+    return _BAG_MODES[mode]
+
+
 def _embedding_bag(op: Op) -> Cost:
-    """The rows of a bag are added up."""
+    """The rows of a bag are added up, weighted and divided where the op says so, or compared."""
     elements = operand(op, "indices").numel * ranked(op, 2, "weight").shape[-1]
     weighted = op.operand("per_sample_weights") is not None
-    return _take(op, "weight", elements, vector=elements * (1 + weighted))
+    divided = result(op).numel if _bag_mode(op) == "mean" else 0
+    return _take(op, "weight", elements, vector=elements * (1 + weighted) + divided)
+
+
+def _embedding_bag_backward(op: Op) -> Cost:
+    """A dense gradient: zeros, and a bag's gradient added to each row that the bag took."""
+    dy, indices = ranked(op, 2, "grad"), operand(op, "indices")
+    mode = _bag_mode(op)
+    if mode == "max":  # one row an element of the bag; maximum_indices says which
+        reads = [dy, operand(op, "maximum_indices")]
+        return cost(op, f"gather.{op.name}", vector=dy.numel, reads=reads)
+    elements = indices.numel * dy.shape[-1]
+    weighted = op.operand("per_sample_weights") is not None
+    unread = ("offsets", "maximum_indices", *(("bag_size",) if mode == "sum" else ()))
+    return cost(
+        op,
+        f"gather.{op.name}",
+        vector=elements * (1 + weighted) + (dy.numel if mode == "mean" else 0),
+        reads=reads_without(op, *unread),
+    )
+
+
+def _bag_weights_backward(op: Op) -> Cost:
+    """A weight's gradient is the product of its row and its bag's gradient."""
+    elements = operand(op, "indices").numel * ranked(op, 2, "weight").shape[-1]
+    read = gathered_bytes(operand(op, "weight"), elements)
+    read += region_bytes(reads_without(op, "weight", "offsets"))
+    return cost(op, f"gather.{op.name}", vector=2 * elements, read_bytes=read)
 
 
 def _embedding_backward(op: Op) -> Cost:
     """A dense gradient: zeros, and a row added for each token."""
     dy = operand(op, "grad_output", "grad")
-    return cost(op, f"gather.{op.name}", vector=dy.numel)
+    return cost(op, f"gather.{op.name}", vector=dy.numel * addition(dy))
 
 
 def _index_select(op: Op) -> Cost:
@@ -138,7 +176,7 @@ def _write(op: Op, elements: int, source: str, *, adds: bool) -> Cost:
     else:
         read += region_bytes([table])
         write = region_bytes(op.writes)
-    vector = elements if adds else 0
+    vector = elements * addition(table) if adds else 0
     return cost(op, f"gather.{op.name}", vector=vector, read_bytes=read, write_bytes=write)
 
 
@@ -160,7 +198,7 @@ def _index_add(op: Op) -> Cost:
     return cost(
         op,
         f"gather.{op.name}",
-        vector=2 * source.numel,
+        vector=source.numel * multiply_add(source),
         read_bytes=written.read_bytes,
         write_bytes=written.write_bytes,
     )
@@ -190,12 +228,16 @@ def _put(op: Op) -> Cost:
 def _index_backward(op: Op) -> Cost:
     """A dense gradient of zeros with the taken elements added; the table itself is not read."""
     dy = operand(op, "grad")
-    return cost(op, f"gather.{op.name}", vector=dy.numel, reads=reads_without(op, "self"))
+    return cost(
+        op, f"gather.{op.name}", vector=dy.numel * addition(dy), reads=reads_without(op, "self")
+    )
 
 
 OPS: dict[str, Formula] = {
     "embedding": _embedding,
     "embedding_bag": _embedding_bag,
+    "embedding_bag_backward": _embedding_bag_backward,
+    "embedding_bag_weights_backward": _bag_weights_backward,
     "embedding_backward": _embedding_backward,
     "index_select": _index_select,
     "index": _index,

@@ -1,7 +1,7 @@
 """Matrix products: a multiply-add is 2 FLOP, a complex one 8.
 
-The bias or the accumulated matrix of ``addmm`` and its kind is vector work: one FLOP an element,
-one more for each of ``alpha`` and ``beta`` that is not 1. With ``beta = 0`` it is not read.
+The bias or the accumulated matrix of ``addmm`` and its kind is vector work: an addition an element,
+a product more for each of ``alpha`` and ``beta`` that is not 1. With ``beta = 0`` it is not read.
 Products of a dtype that no matrix unit takes (int64) are vector work. Two values of float4 share an
 element, so the inner dimension is twice what the shape says.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from rooftile.cost.formulas.arithmetic import addition, multiply_add, product
 from rooftile.cost.formulas.operands import (
     Formula,
     broadcast,
@@ -29,8 +30,6 @@ from rooftile.records.graph import Op
 from rooftile.records.tensor import Tensor
 from rooftile.spec.dtypes import dtype
 
-# A complex product is four real products.
-_COMPLEX = 4
 # cuBLASLt's epilogues: GELU in its tanh form, ReLU.
 _GELU_FLOPS, _RELU_FLOPS = 9, 1
 
@@ -76,16 +75,17 @@ def _inner(tensor: Tensor, dim: int) -> int:
 
 def _product(op: Op, name: str, out: int, a: Tensor, k: int, vector: int = 0) -> Cost:
     """``out`` elements, each an inner product of length k of a's dtype."""
-    flops = 2 * out * k * (_COMPLEX if a.dtype.startswith("complex") else 1)
+    flops = out * k * multiply_add(a)
     math = matrix_math(op, a)
     reads = reads_without(op, "self") if number(op, "beta", 1) == 0 else None
     return cost(op, f"matmul.{name}", matrix=flops, vector=vector, math=math, reads=reads)
 
 
-def _epilogue(op: Op, out: int) -> int:
-    """FLOP of ``beta * self + alpha * product`` beyond the product."""
+def _epilogue(op: Op, out: int, a: Tensor) -> int:
+    """FLOP of ``beta * self + alpha * product`` beyond the product, in a's dtype."""
     alpha, beta = number(op, "alpha", 1), number(op, "beta", 1)
-    return out * ((alpha != 1) + (beta != 0) + (beta not in (0, 1)))
+    factors = (alpha != 1) + (beta not in (0, 1))
+    return out * (factors * product(a) + (beta != 0) * addition(a))
 
 
 def _mm(op: Op) -> Cost:
@@ -103,14 +103,14 @@ def _scaled_mm(op: Op) -> Cost:
 def _addmm(op: Op) -> Cost:
     a, b = ranked(op, 2, "mat1"), ranked(op, 2, "mat2")
     out = a.shape[0] * b.shape[1]
-    return _product(op, "addmm", out, a, _inner(a, 1), _epilogue(op, out))
+    return _product(op, "addmm", out, a, _inner(a, 1), _epilogue(op, out, a))
 
 
 def _addmm_activation(op: Op) -> Cost:
     a, b = ranked(op, 2, "mat1"), ranked(op, 2, "mat2")
     out = a.shape[0] * b.shape[1]
     activation = _GELU_FLOPS if flag(op, "use_gelu") else _RELU_FLOPS
-    vector = _epilogue(op, out) + activation * out
+    vector = _epilogue(op, out, a) + activation * out
     return _product(op, "addmm_activation", out, a, _inner(a, 1), vector)
 
 
@@ -122,14 +122,14 @@ def _bmm(op: Op) -> Cost:
 def _baddbmm(op: Op) -> Cost:
     a, b = ranked(op, 3, "batch1"), ranked(op, 3, "batch2")
     out = a.shape[0] * a.shape[1] * b.shape[2]
-    return _product(op, "baddbmm", out, a, _inner(a, 2), _epilogue(op, out))
+    return _product(op, "baddbmm", out, a, _inner(a, 2), _epilogue(op, out, a))
 
 
 def _addbmm(op: Op) -> Cost:
     """The batch's products are summed: one longer inner product."""
     a, b = ranked(op, 3, "batch1"), ranked(op, 3, "batch2")
     out = a.shape[1] * b.shape[2]
-    return _product(op, "addbmm", out, a, a.shape[0] * _inner(a, 2), _epilogue(op, out))
+    return _product(op, "addbmm", out, a, a.shape[0] * _inner(a, 2), _epilogue(op, out, a))
 
 
 def _mv(op: Op) -> Cost:
@@ -139,7 +139,7 @@ def _mv(op: Op) -> Cost:
 
 def _addmv(op: Op) -> Cost:
     a = ranked(op, 2, "mat")
-    return _product(op, "addmv", a.shape[0], a, a.shape[1], _epilogue(op, a.shape[0]))
+    return _product(op, "addmv", a.shape[0], a, a.shape[1], _epilogue(op, a.shape[0], a))
 
 
 def _dot(op: Op) -> Cost:
@@ -150,15 +150,15 @@ def _dot(op: Op) -> Cost:
 def _outer(op: Op) -> Cost:
     """One multiply an element: nothing for a matrix unit to add up."""
     a, b = ranked(op, 1, "self"), ranked(op, 1, "vec2")
-    complex_factor = 6 if a.dtype.startswith("complex") else 1
-    return cost(op, "matmul.outer", vector=a.shape[0] * b.shape[0] * complex_factor)
+    return cost(op, "matmul.outer", vector=a.shape[0] * b.shape[0] * product(a))
 
 
 def _addr(op: Op) -> Cost:
     a, b = ranked(op, 1, "vec1"), ranked(op, 1, "vec2")
     out = a.shape[0] * b.shape[0]
     reads = reads_without(op, "self") if number(op, "beta", 1) == 0 else None
-    return cost(op, "matmul.addr", vector=out + _epilogue(op, out), reads=reads)
+    vector = out * product(a) + _epilogue(op, out, a)
+    return cost(op, "matmul.addr", vector=vector, reads=reads)
 
 
 def _matmul(op: Op) -> Cost:
@@ -177,7 +177,7 @@ def _linear(op: Op) -> Cost:
     if not x.shape or not weight.shape:
         raise InputError(f"{op.aten}: operands must have dimensions, got {x.shape}, {weight.shape}")
     out = rows_of(x) * rows_of(weight)
-    vector = out if op.operand("bias") is not None else 0
+    vector = out * addition(x) if op.operand("bias") is not None else 0
     return _product(op, "linear", out, x, _inner(weight, -1), vector)
 
 
@@ -185,11 +185,13 @@ def _linear_backward(op: Op) -> Cost:
     """Gradients of the input and of the weight: a product each; of the bias: a sum."""
     x, dy, weight = operand(op, "self"), operand(op, "grad_output"), ranked(op, 2, "weight")
     wanted = mask(op, "output_mask", 3)
-    flops = 2 * rows_of(x) * weight.shape[0] * weight.shape[1] * (wanted[0] + wanted[1])
-    reads = [dy] + [t for t, w in ((weight, wanted[0]), (x, wanted[1])) if w]
-    vector = rows_of(x) * weight.shape[0] * wanted[2]
+    products = rows_of(x) * weight.numel * (wanted[0] + wanted[1])
+    # without rows the gradients are zeros, whatever stands in the weight
+    reads = [dy] + [t for t, w in ((weight, wanted[0] and x.numel > 0), (x, wanted[1])) if w]
+    vector = rows_of(x) * weight.shape[0] * wanted[2] * addition(x)
     math = matrix_math(op, x)
-    return cost(op, "matmul.linear_backward", matrix=flops, vector=vector, math=math, reads=reads)
+    matrix = products * multiply_add(x)
+    return cost(op, "matmul.linear_backward", matrix=matrix, vector=vector, math=math, reads=reads)
 
 
 def _weight_only_mm(op: Op) -> Cost:

@@ -8,6 +8,7 @@ and read nothing, whatever tensor lends them its shape.
 
 from __future__ import annotations
 
+from rooftile.cost.formulas.arithmetic import addition
 from rooftile.cost.formulas.operands import Formula, cost, operand, result
 from rooftile.cost.regions import region_bytes
 from rooftile.errors import InputError
@@ -61,12 +62,13 @@ def _sample(op: Op) -> Cost:
 def _pad_backward(op: Op) -> Cost:
     """The gradient of what was repeated is added up; the input lends its shape."""
     dy = operand(op, "grad_output")
-    return cost(op, f"movement.{op.name}", vector=dy.numel, reads=[dy])
+    return cost(op, f"movement.{op.name}", vector=dy.numel * addition(dy), reads=[dy])
 
 
 def _unfold_backward(op: Op) -> Cost:
     """Windows overlap: one addition an element of the gradient."""
-    return cost(op, f"movement.{op.name}", vector=operand(op, "grad_in", "self").numel)
+    dy = operand(op, "grad_in", "self")
+    return cost(op, f"movement.{op.name}", vector=dy.numel * addition(dy))
 
 
 def _item(op: Op) -> Cost:

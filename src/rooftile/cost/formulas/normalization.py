@@ -94,6 +94,12 @@ def _layer_norm(op: Op) -> Cost:
     return cost(op, f"normalization.{op.name}", vector=per_element * operand(op, "input").numel)
 
 
+def _unread(op: Op, dx: bool, dweight: bool) -> list[str]:
+    """Operands that the wanted gradients do not come of; without rows all gradients are zeros."""
+    unread = [] if dx or dweight else ["input", "mean", "rstd", "save_mean", "save_invstd"]
+    return unread if dx and operand(op, "input").numel else ["weight", *unread]
+
+
 def _layer_norm_backward(op: Op) -> Cost:
     wanted = mask(op, "output_mask", 3)
     per_element = _layer_norm_backward_flops(_given(op, "weight"), wanted)
@@ -101,7 +107,7 @@ def _layer_norm_backward(op: Op) -> Cost:
         op,
         f"normalization.{op.name}",
         vector=per_element * operand(op, "input").numel,
-        reads=reads_without(op, "bias"),
+        reads=reads_without(op, "bias", *_unread(op, *wanted[:2])),
     )
 
 
@@ -111,9 +117,14 @@ def _rms_norm(op: Op) -> Cost:
 
 
 def _rms_norm_backward(op: Op) -> Cost:
-    per_element = _rms_norm_backward_flops(_given(op, "weight"), mask(op, "output_mask", 2))
-    vector = per_element * operand(op, "input").numel
-    return cost(op, "normalization.rms_norm_backward", vector=vector)
+    wanted = mask(op, "output_mask", 2)
+    per_element = _rms_norm_backward_flops(_given(op, "weight"), wanted)
+    return cost(
+        op,
+        "normalization.rms_norm_backward",
+        vector=per_element * operand(op, "input").numel,
+        reads=reads_without(op, *_unread(op, *wanted)),
+    )
 
 
 def _batch_norm(op: Op) -> Cost:
@@ -141,12 +152,15 @@ def _batch_norm_backward(op: Op) -> Cost:
     training = flag(op, "train", default=flag(op, "update", default=True))
     if not training:  # statistics are constants: dx = dy * weight / std
         per_element = wanted[0] * (1 + _given(op, "weight")) + 4 * wanted[1] + wanted[2]
-    unused = () if training else ("save_mean", "save_invstd", "save_var")
+    saved, running = ["save_mean", "save_invstd", "save_var"], ["running_mean", "running_var"]
+    unused = running if training else saved
+    if not training and not wanted[1]:  # dx = dy * weight / std alone
+        unused += ["input", "running_mean", *([] if wanted[0] else ["running_var"])]
     return cost(
         op,
         "normalization.batch_norm_backward",
         vector=per_element * x.numel,
-        reads=reads_without(op, *unused),
+        reads=reads_without(op, *unused, *_unread(op, *wanted[:2])),
     )
 
 

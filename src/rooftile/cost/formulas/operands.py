@@ -192,6 +192,8 @@ def cost(
 ) -> Cost:
     """A Cost whose bytes are the distinct regions the op reads and writes, unless others are given.
 
+    An op all of whose results are empty starts no kernel, and so reads and computes nothing.
+
     Args:
         op: The op.
         formula: Family and name.
@@ -210,6 +212,8 @@ def cost(
         read_bytes = region_bytes(op.reads if reads is None else reads)
     if write_bytes is None:
         write_bytes = region_bytes(op.writes if writes is None else writes)
+    if not write_bytes and op.writes:
+        return Cost(kernels=0, formula=formula)
     if not math:
         matrix, dense, vector = 0, 0, vector + matrix
     return Cost(

@@ -4,8 +4,10 @@ Convention: 1 for an addition, subtraction, multiplication, division, comparison
 or bit operation, rounding, root, power and every transcendental function (exp, log, tanh, erf ...);
 0 for a copy. Compound functions are spelled out, with what is known of their arguments: sigmoid is
 negate, exp, add, divide; SiLU one product more; GELU is x * 0.5 * (1 + erf(x / sqrt 2)), or its
-tanh form with 9. A complex addition is 2 real FLOP, a product 6, a quotient 11, anything else twice
-the real one. Drawing a random number is 0.
+tanh form with 9. Drawing a random number is 0.
+
+Complex ops are spelled out in real ones: ``arithmetic`` has sums and products, a modulus is 4, exp
+the real exp, a sine, a cosine and two products. What no line has counts twice the real op.
 
 An op over a list of tensors (``foreach``) costs the sum over them, in one launch.
 """
@@ -15,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from rooftile.cost.formulas.arithmetic import addition, is_complex, product, quotient
 from rooftile.cost.formulas.operands import Formula, cost, number, operand, result
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 
 # FLOP -> ops, each with what it computes where that is not one operation
 _TABLE: dict[int, str] = {
+    0: "complex",  # two parts side by side
     1: """
     abs acos acosh angle asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not
-    bitwise_or bitwise_right_shift bitwise_xor ceil clamp_max clamp_min complex conj_physical
+    bitwise_or bitwise_right_shift bitwise_xor ceil clamp_max clamp_min conj_physical
     copysign cos cosh deg2rad digamma div eq erf erfc erfinv exp exp2 expm1 floor floor_divide fmax
     fmin fmod frac gcd ge gt heaviside i0 igamma igammac isfinite isinf isnan isneginf isposinf lcm
     le lgamma log log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill
@@ -37,11 +41,11 @@ _TABLE: dict[int, str] = {
     """,
     2: """
     add_relu dropout_backward float_power hardtanh hardtanh_backward hardshrink hardshrink_backward
-    ldexp leaky_relu leaky_relu_backward masked_scale polar prelu relu6
+    ldexp leaky_relu leaky_relu_backward masked_scale prelu relu6
     softshrink softshrink_backward special_xlog1py xlogy
     """,
-    3: "dropout elu lerp nan_to_num prelu_backward sigmoid_backward tanh_backward",
-    4: "celu elu_backward hardsigmoid hardsigmoid_backward hypot selu sigmoid softplus",
+    3: "dropout elu nan_to_num prelu_backward sigmoid_backward tanh_backward",
+    4: "celu elu_backward hardsigmoid hardsigmoid_backward hypot polar selu sigmoid softplus",
     5: "glu hardswish hardswish_backward logaddexp logaddexp2 silu softplus_backward",
     6: "log_sigmoid mish",  # min, abs, neg, exp, log1p, sub; softplus 4, tanh, times x
     7: "log_sigmoid_backward",
@@ -53,7 +57,25 @@ _GELU, _GELU_TANH = 5, 9
 _GELU_BACKWARD, _GELU_TANH_BACKWARD = 11, 18
 # dsigmoid: sigmoid 4, g * s, (1 - s) * s * a * g: per element of the half-width gradient
 _GLU_BACKWARD = 9
-_COMPLEX_FLOPS = {"add": 2, "sub": 2, "neg": 2, "mul": 6, "div": 11, "abs": 4}
+# The same of complex numbers: real FLOP.
+_COMPLEX_TABLE: dict[int, str] = {
+    1: "angle conj_physical masked_fill where",
+    2: "neg",
+    3: "eq ne",
+    4: "abs",  # two squares, their sum, its root
+    5: "exp",
+    6: "log mul reciprocal sgn sin sinh square expm1",
+    7: "cos cosh exp2 log1p",
+    8: "log10 log2",
+    9: "tan tanh",
+    11: "div sqrt",  # sqrt: modulus, its root, half the angle, sine and cosine of it, two products
+    12: "rsqrt",
+    14: "sigmoid",  # neg, exp, add, reciprocal
+    15: "sigmoid_backward tanh_backward",
+    17: "pow",  # log, product, exp
+    20: "silu",
+}
+_COMPLEX = {name: flops for flops, names in _COMPLEX_TABLE.items() for name in names.split()}
 
 
 def elements(op: Op) -> int:
@@ -64,30 +86,44 @@ def elements(op: Op) -> int:
     return sum(t.numel for t in filled or (result(op),))
 
 
-def _flops(op: Op, per_element: int) -> int:
-    """FLOP of one element, complex ones made of real ones."""
-    if not any(t.dtype.startswith("complex") for t in op.reads):
-        return per_element
-    return _COMPLEX_FLOPS.get(op.name.removeprefix("foreach_"), 2 * per_element)
-
-
 def _fixed(op: Op, per_element: int) -> Cost:
-    return cost(op, f"pointwise.{op.name}", vector=_flops(op, per_element) * elements(op))
+    if any(map(is_complex, op.reads)):
+        per_element = _COMPLEX.get(op.name.removeprefix("foreach_"), 2 * per_element)
+    return cost(op, f"pointwise.{op.name}", vector=per_element * elements(op))
 
 
 def _by_arguments(op: Op, count: Callable[[Op], int]) -> Cost:
-    return _fixed(op, count(op))
+    return cost(op, f"pointwise.{op.name}", vector=count(op) * elements(op))
 
 
 def _scaled_sum(op: Op) -> int:
     """self + alpha * other."""
-    return 1 + (number(op, "alpha", 1) != 1)
+    z = result(op)
+    return addition(z) + product(z) * (number(op, "alpha", 1) != 1)
+
+
+def _scaled(op: Op) -> int:
+    """FLOP of the factor of :func:`_product_sum`."""
+    value = op.attrs.get("value", op.attrs.get("scalars", 1))
+    return product(result(op)) * (value != 1 or op.operand("scalars") is not None)
 
 
 def _product_sum(op: Op) -> int:
-    """self + value * a * b, or a / b."""
-    value = op.attrs.get("value", op.attrs.get("scalars", 1))
-    return 2 + (value != 1 or op.operand("scalars") is not None)
+    """self + value * a * b."""
+    z = result(op)
+    return addition(z) + product(z) + _scaled(op)
+
+
+def _quotient_sum(op: Op) -> int:
+    """self + value * a / b."""
+    z = result(op)
+    return addition(z) + quotient(z) + _scaled(op)
+
+
+def _lerp(op: Op) -> int:
+    """self + weight * (end - self)."""
+    z = result(op)
+    return 2 * addition(z) + product(z)
 
 
 def _clamp(op: Op) -> int:
@@ -126,7 +162,8 @@ _COUNTED: dict[str, Callable[[Op], int]] = {
     "sub": _scaled_sum,
     "rsub": _scaled_sum,
     "addcmul": _product_sum,
-    "addcdiv": _product_sum,
+    "addcdiv": _quotient_sum,
+    "lerp": _lerp,
     "clamp": _clamp,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,

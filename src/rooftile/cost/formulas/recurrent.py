@@ -5,7 +5,9 @@ rows * elements of the weight matrices``, rows being steps times batch. Vector w
 element of the hidden state: LSTM 3 sigmoids of 4, 2 tanh, 3 for the cell state, 1 for the output;
 GRU 2 sigmoids, 1 tanh, 1 for the reset gate, 4 for the mix; RNN its tanh or ReLU; and for each gate
 one addition of the two products and two of the biases. The backward is twice the forward: one
-product for the gradient of the input, one for that of the weight.
+product for the gradient of what came in, one for that of the weight. Where no weight wants its
+gradient the second is left out, with the biases' sums; where the input wants none, the first
+layer's product towards it.
 
 Bytes are the op's arguments and results, each once: what one layer hands to the next and a weight
 read again at each step stay on the chip at best.
@@ -13,14 +15,19 @@ read again at each step stay on the chip at best.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 from rooftile.cost.formulas.matmul import matmul_flops
 from rooftile.cost.formulas.operands import (
     Formula,
     cost,
     flag,
+    mask,
     matrix_math,
     members,
     operand,
+    reads_without,
     rows_of,
 )
 from rooftile.errors import InputError
@@ -86,55 +93,88 @@ def _parameters(op: Op) -> list[Tensor]:
     return found
 
 
-def _price(op: Op, passes: int) -> Cost:
-    x = operand(op, "input", "data")
-    mode = _mode(op)
-    rows = rows_of(x)
-    matrices = [p for p in _parameters(op) if len(p.shape) == 2]
-    biases = any(len(p.shape) == 1 for p in _parameters(op))
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What a layer's weights say of its work.
+
+    Attributes:
+        matrices: The weight matrices of all layers and directions.
+        cells: Elements of a step's state, over all layers and directions.
+        gates: Gates of a cell.
+        cell: Vector FLOP of an element of a cell, without the gates' sums.
+        biased: The gates have biases.
+    """
+
+    matrices: list[Tensor]
+    cells: int
+    gates: int
+    cell: int
+    biased: bool
+
+    def vector(self, biases: bool) -> int:
+        """Vector FLOP of a step: a sum of two products a gate, and of two biases."""
+        return self.cells * (self.cell + self.gates * (1 + 2 * (biases and self.biased)))
+
+
+def _layer(op: Op) -> _Layer:
+    mode, parameters = _mode(op), _parameters(op)
+    matrices = [p for p in parameters if len(p.shape) == 2]
     # a cell has two weights of gates * hidden rows; a projection has fewer
     first = matrices[0].shape[0] if matrices else 0
-    states = first // GATES[mode] * sum(p.shape[0] == first for p in matrices) // 2
-    per_element = _CELL_FLOPS[mode] + GATES[mode] * (1 + 2 * biases)
-    return cost(
-        op,
-        f"recurrent.{op.name}",
-        matrix=passes * 2 * rows * sum(p.numel for p in matrices),
-        vector=passes * rows * states * per_element,
-        math=matrix_math(op, x),
+    return _Layer(
+        matrices=matrices,
+        cells=first // GATES[mode] * sum(p.shape[0] == first for p in matrices) // 2,
+        gates=GATES[mode],
+        cell=_CELL_FLOPS[mode],
+        biased=any(len(p.shape) == 1 for p in parameters),
     )
 
 
 def _forward(op: Op) -> Cost:
-    return _price(op, passes=1)
+    x, layer = operand(op, "input", "data"), _layer(op)
+    rows = rows_of(x)
+    return cost(
+        op,
+        f"recurrent.{op.name}",
+        matrix=2 * rows * sum(p.numel for p in layer.matrices),
+        vector=rows * layer.vector(biases=True),
+        math=matrix_math(op, x),
+    )
 
 
 def _backward(op: Op) -> Cost:
-    return _price(op, passes=2)
+    """By cuDNN's mask: gradients of the input, of the two states and of the weights."""
+    x, layer = operand(op, "input"), _layer(op)
+    rows = rows_of(x)
+    dx, *_, dweights = mask(op, "output_mask", 4)
+    elements = sum(p.numel for p in layer.matrices)
+    unmet = [] if dx else _towards_input(op, layer)
+    # no gradient comes of a bias; without rows all are zeros, whatever stands in a weight
+    unread = [p for p in _parameters(op) if len(p.shape) == 1 or not rows] + unmet
+    return cost(
+        op,
+        "recurrent.rnn_backward",
+        matrix=2 * rows * (elements * (1 + dweights) - sum(p.numel for p in unmet)),
+        vector=2 * rows * layer.vector(biases=dweights),
+        math=matrix_math(op, x),
+        reads=[t for t in reads_without(op, *(() if dweights else ("input",))) if t not in unread],
+    )
+
+
+def _towards_input(op: Op, layer: _Layer) -> list[Tensor]:
+    """The first layer's weights that meet the input, in each direction."""
+    directions = 2 if flag(op, "bidirectional") else 1
+    rows = layer.matrices[0].shape[0] if layer.matrices else 0
+    met = [p for p in layer.matrices if p.shape[0] == rows][::2]  # each is followed by the state's
+    return met[:directions]
 
 
 def _cell(op: Op, mode: str, passes: int) -> Cost:
-    """One step's gates after their products: no matrix work."""
+    """One step's gates after their products: no matrix work; backward two passes."""
     biases = op.operand("input_bias") is not None or flag(op, "has_bias")
     elements = operand(op, "cx", "hx", "grad_hy").numel
     per_element = _CELL_FLOPS[mode] + GATES[mode] * (1 + 2 * biases)
     return cost(op, f"recurrent.{op.name}", vector=passes * elements * per_element)
-
-
-def _lstm_cell(op: Op) -> Cost:
-    return _cell(op, "lstm", passes=1)
-
-
-def _gru_cell(op: Op) -> Cost:
-    return _cell(op, "gru", passes=1)
-
-
-def _lstm_cell_backward(op: Op) -> Cost:
-    return _cell(op, "lstm", passes=2)
-
-
-def _gru_cell_backward(op: Op) -> Cost:
-    return _cell(op, "gru", passes=2)
 
 
 OPS: dict[str, Formula] = {
@@ -144,8 +184,8 @@ OPS: dict[str, Formula] = {
     "gru": _forward,
     "rnn_tanh": _forward,
     "rnn_relu": _forward,
-    "lstm_gates": _lstm_cell,
-    "gru_gates": _gru_cell,
-    "lstm_gates_backward": _lstm_cell_backward,
-    "gru_gates_backward": _gru_cell_backward,
+    "lstm_gates": partial(_cell, mode="lstm", passes=1),
+    "gru_gates": partial(_cell, mode="gru", passes=1),
+    "lstm_gates_backward": partial(_cell, mode="lstm", passes=2),
+    "gru_gates_backward": partial(_cell, mode="gru", passes=2),
 }

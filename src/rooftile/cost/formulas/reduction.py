@@ -3,7 +3,8 @@
 A sum of n is n FLOP. Variance: sum, subtract, square, sum, and two divisions a result. A 2-norm:
 square, sum, and a root a result; another norm one more for the power. log-sum-exp: maximum,
 subtract, exponential, sum, and a logarithm and an addition a result. Elements that an expanded
-dimension repeats are computed as often as they appear, and read once.
+dimension repeats are computed as often as they appear, and read once. Complex elements cost as many
+real ones, but for products, and for a variance, whose square is real.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf, prod
 
+from rooftile.cost.formulas.arithmetic import addition, is_complex
 from rooftile.cost.formulas.operands import (
     Formula,
     broadcast,
@@ -24,6 +26,7 @@ from rooftile.cost.formulas.operands import (
 from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
+from rooftile.records.tensor import Tensor
 
 # op -> FLOP an input element, FLOP a result
 _TABLE: dict[str, tuple[int, int]] = {
@@ -47,10 +50,19 @@ _TABLE: dict[str, tuple[int, int]] = {
     "nansum": (2, 0),
     "prod": (1, 0),
     "std": (4, 3),
-    "std_mean": (4, 4),
+    "std_mean": (4, 3),
     "sum": (1, 0),
     "var": (4, 2),
-    "var_mean": (4, 3),
+    "var_mean": (4, 2),
+}
+# the same of complex elements, where not twice that
+_COMPLEX = {
+    "cumprod": (6, 0),
+    "prod": (6, 0),
+    "std": (8, 4),
+    "std_mean": (8, 4),
+    "var": (8, 3),
+    "var_mean": (8, 3),
 }
 
 
@@ -58,32 +70,44 @@ def _reduce(op: Op, per_element: int, per_result: int) -> Cost:
     x = operand(op, "self", "input")
     if op.operand("other") is not None:  # torch.max(a, b) is the elementwise maximum
         return cost(op, f"reduction.{op.name}", vector=result(op).numel)
+    if is_complex(x):
+        per_element, per_result = _COMPLEX.get(op.name, (2 * per_element, 2 * per_result))
     vector = per_element * x.numel + per_result * result(op).numel
     return cost(op, f"reduction.{op.name}", vector=vector)
 
 
-def _norm_flops(order: object) -> tuple[int, int]:
+def norm_flops(order: object, x: Tensor) -> tuple[int, int]:
     """FLOP an element and a result of a vector norm."""
     if order is None or order == 2:
-        return 2, 1
+        return 2 * addition(x), 1
+    modulus = 4 if is_complex(x) else 1
     if order in (0, 1, inf, -inf):
-        return 2, 0  # compare or absolute value, then sum or maximum
+        return modulus + 1, 0  # compare or absolute value, then sum or maximum
     if isinstance(order, int | float):
-        return 3, 1
+        return modulus + 2, 1
     raise InputError(f"norm: order must be a number, got {order!r}")
 
 
 def _norm(op: Op) -> Cost:
     order = op.attrs.get("ord", op.attrs.get("p", 2))
-    per_element, per_result = _norm_flops(order)
-    vector = per_element * operand(op, "self").numel + per_result * result(op).numel
+    x = operand(op, "self")
+    per_element, per_result = norm_flops(order, x)
+    vector = per_element * x.numel + per_result * result(op).numel
     return cost(op, f"reduction.{op.name}", vector=vector)
+
+
+def _dist(op: Op) -> Cost:
+    """The norm of a difference."""
+    x = operand(op, "self")
+    per_element, per_result = norm_flops(op.attrs.get("p", 2), x)
+    pairs = prod(broadcast((x.shape, operand(op, "other").shape)))
+    return cost(op, "reduction.dist", vector=(addition(x) + per_element) * pairs + per_result)
 
 
 def _foreach_norm(op: Op) -> Cost:
     """One norm a tensor of the list."""
     tensors = some_members(op, "self")
-    per_element, per_result = _norm_flops(op.attrs.get("ord", 2))
+    per_element, per_result = norm_flops(op.attrs.get("ord", 2), tensors[0])
     vector = per_element * sum(t.numel for t in tensors) + per_result * len(tensors)
     return cost(op, "reduction.foreach_norm", vector=vector)
 
@@ -103,17 +127,7 @@ def _trace(op: Op) -> Cost:
     x = ranked(op, 2, "self")
     length = min(x.shape)
     diagonal = replace(x, shape=(length,), stride=(sum(x.stride),))
-    return cost(op, "reduction.trace", vector=length, reads=[diagonal])
-
-
-def _cdist(op: Op) -> Cost:
-    """Difference, power and sum a component, and a root a pair."""
-    a, b = operand(op, "x1"), operand(op, "x2")
-    if len(a.shape) < 2 or len(b.shape) < 2:
-        raise InputError(f"{op.aten}: x1 and x2 must be matrices, got {a.shape} and {b.shape}")
-    batch = prod(broadcast((a.shape[:-2], b.shape[:-2])))
-    pairs = batch * a.shape[-2] * b.shape[-2]
-    return cost(op, "reduction.cdist", vector=pairs * (3 * a.shape[-1] + 1))
+    return cost(op, "reduction.trace", vector=length * addition(x), reads=[diagonal])
 
 
 OPS: dict[str, Formula] = {
@@ -122,9 +136,9 @@ OPS: dict[str, Formula] = {
         for name, (flops, after) in _TABLE.items()
     },
     "norm": _norm,
+    "dist": _dist,
     "foreach_norm": _foreach_norm,
     "foreach_max": _foreach_max,
     "select_reduction_backward": _select_backward,
     "trace": _trace,
-    "cdist": _cdist,
 }
