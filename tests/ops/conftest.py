@@ -20,10 +20,11 @@ import triton  # noqa: E402  after the environment is set
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 DEVICE = "cpu" if INTERPRETED else "cuda"
 if INTERPRETED:
-    from interpreter import bf16, guard
+    from interpreter import bf16, guard, patch_once
 
     bf16.install()
     guard.install()
+    patch_once.install()
 
 
 @pytest.fixture

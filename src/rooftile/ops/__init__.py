@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rooftile.ops.add_layer_norm import AddLayerNorm, add_layer_norm
 from rooftile.ops.add_rms_norm import AddRMSNorm, add_rms_norm
+from rooftile.ops.attention import attention, attention_plan, scaled_dot_product_attention
 from rooftile.ops.bias_gelu_dropout_residual import bias_gelu_dropout_residual
 from rooftile.ops.cross_entropy import CrossEntropyLoss, cross_entropy
 from rooftile.ops.geglu import geglu
@@ -25,6 +26,8 @@ __all__ = [
     "Softmax",
     "add_layer_norm",
     "add_rms_norm",
+    "attention",
+    "attention_plan",
     "bias_gelu_dropout_residual",
     "cross_entropy",
     "geglu",
@@ -33,6 +36,7 @@ __all__ = [
     "log_softmax",
     "rms_norm",
     "rotary_embedding",
+    "scaled_dot_product_attention",
     "softmax",
     "swiglu",
 ]

@@ -38,6 +38,17 @@ def has_clusters(device: torch.device) -> bool:
 
 
 @lru_cache(maxsize=64)
+def architecture(device: torch.device) -> str:
+    """The compiler's target for a device: "sm_90", "gfx942", "xpu"; "interpreted" on a CPU."""
+    if device.type == "cuda" and torch.version.hip is not None:
+        return str(torch.cuda.get_device_properties(device).gcnArchName).split(":")[0]
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return f"sm_{major}{minor}"
+    return "interpreted" if device.type == "cpu" else device.type
+
+
+@lru_cache(maxsize=64)
 def is_nvidia(device: torch.device) -> bool:
     """Whether a kernel may hold inline PTX."""
     return device.type == "cuda" and torch.version.hip is None

@@ -14,12 +14,10 @@ the registers for two blocks an SM.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
-from rooftile.errors import InputError
+from rooftile.plan.launch_override import Overrides
 
 WARP = 32
 # 65,536 bytes of row a program: past it two programs no longer fit the registers of an SM
@@ -58,40 +56,6 @@ class RowLaunch:
     max_registers: int = 0
 
 
-_overrides: dict[str, dict[str, object]] = {}
-
-
-@contextmanager
-def override(family: str, **values: object) -> Iterator[None]:
-    """Set launch parameters of one family while the context lasts, to tune them.
-
-    It holds for the whole process: the backward of a GPU runs in another thread.
-
-    Args:
-        family: ``"softmax_fwd"``, ``"norm_bwd"`` ...: one of ``FAMILIES``.
-        **values: Fields of ``RowLaunch``.
-
-    Raises:
-        InputError: There is no such family or field.
-    """
-    if family not in FAMILIES:
-        raise InputError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
-    names = {field.name for field in fields(RowLaunch)}
-    for name in values:
-        if name not in names:
-            raise InputError(
-                f"{name!r} is no launch parameter; there are {', '.join(sorted(names))}"
-            )
-    before = _overrides.get(family)
-    _overrides[family] = values
-    try:
-        yield
-    finally:
-        _overrides.pop(family)
-        if before is not None:
-            _overrides[family] = before
-
-
 def power_of_two(n: int) -> int:
     """The least power of two that is at least n; 1 for 0."""
     return 1 << max(0, n - 1).bit_length()
@@ -109,10 +73,7 @@ def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: bool = Fals
     Returns:
         The parameters, with those of ``override`` in place of the planned ones.
     """
-    plan = FAMILIES[family](n_cols, itemsize, clusters)
-    if family in _overrides:
-        return replace(plan, **_overrides[family])  # type: ignore[arg-type]
-    return plan
+    return _overrides.applied(family, FAMILIES[family](n_cols, itemsize, clusters))
 
 
 @lru_cache(maxsize=1024)
@@ -242,3 +203,5 @@ FAMILIES = {
     "column_blocks": _column_blocks,
     "rotary": _rotary,
 }
+_overrides = Overrides(RowLaunch, FAMILIES)
+override = _overrides.set

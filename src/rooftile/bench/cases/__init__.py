@@ -20,6 +20,7 @@ OPS = (
     "geglu",
     "rotary_embedding",
     "linear_cross_entropy",
+    "attention",
 )
 
 

@@ -1,0 +1,1 @@
+"""The kernels behind ``rooftile.ops.attention``, and the choice among them."""

@@ -1,0 +1,232 @@
+"""Attention of few queries: the heads of a group share a read of the keys, which are split.
+
+A program packs the queries of all heads that share a head of keys into the rows of one tile, walks
+one part of the keys, and leaves output and log-sum-exp of that part; a second kernel merges parts.
+
+Source: Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from rooftile.ops.flash.place import LENGTHS, sequence
+from rooftile.ops.flash.scores import (
+    LN2,
+    LOG2E,
+    accumulate,
+    capped,
+    finish,
+    logits_of,
+    span,
+    visible,
+)
+
+
+@triton.jit
+def _keys_at(table_ptr, col, k_len, page_size, stride_page, stride_s):
+    """Offsets of keys ``col``: in one block of memory, or in pages that the table lists."""
+    if table_ptr is None:
+        return col.to(tl.int64) * stride_s
+    page = tl.load(table_ptr + col // page_size, mask=col < k_len, other=0).to(tl.int64)
+    return page * stride_page + (col % page_size).to(tl.int64) * stride_s
+
+
+@triton.jit
+def _walk(
+    acc, m, norm, q, start, end, k_ptr, v_ptr, table_ptr, mask_ptrs, slope,
+    page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
+    row, in_rows, k_len, shift, first, last, scale, softcap,
+    HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
+    PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Attend to keys [start, end); MASKED where not all of them are seen by all rows."""
+    width_k = tl.arange(0, BLOCK_D)
+    width_v = tl.arange(0, BLOCK_DV)
+    for at in tl.range(start, end, BLOCK_N):
+        col = at + tl.arange(0, BLOCK_N)
+        offs = _keys_at(table_ptr, col, k_len, page_size, stride_kb, stride_ks)
+        k_ptrs = k_ptr + offs[:, None] + width_k[None, :] * stride_kd
+        k = _load(k_ptrs, (col < k_len)[:, None], width_k[None, :], HEAD_DIM, BLOCK_D, MASKED)
+        s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        to_base2 = scale * LOG2E
+        if not PLAIN:
+            s, _ = capped(s, scale, softcap, CAP)
+            at_mask = mask_ptrs
+            if MASK != "":
+                at_mask = mask_ptrs + (col.to(tl.int64) * stride_mn)[None, :]
+            in_mask = in_rows[:, None] & (col < k_len)[None, :]
+            slant = slope
+            if slope is not None:
+                slant = slope[:, None]
+            s = logits_of(s, row[:, None], col[None, :], shift, slant, at_mask, in_mask, MASK)
+            to_base2 = 1.0
+        if MASKED:
+            seen = visible(row[:, None], col[None, :], k_len, first, last, LEFT, RIGHT)
+            s = tl.where(seen, s, float("-inf"))
+        p, m, norm, acc = accumulate(s, m, norm, acc, to_base2)
+        offs = _keys_at(table_ptr, col, k_len, page_size, stride_vb, stride_vs)
+        v_ptrs = v_ptr + offs[:, None] + width_v[None, :] * stride_vd
+        v = _load(v_ptrs, (col < k_len)[:, None], width_v[None, :], V_DIM, BLOCK_DV, MASKED)
+        acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
+    return acc, m, norm
+
+
+@triton.jit
+def _load(ptrs, inside, width, DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr):
+    if DIM < BLOCK_D:
+        x = tl.load(ptrs, mask=inside & (width < DIM), other=0.0)
+    elif MASKED:
+        x = tl.load(ptrs, mask=inside, other=0.0)
+    else:
+        x = tl.load(ptrs)
+    return x
+
+
+@triton.jit(do_not_specialize=(*LENGTHS, "splits", "page_size"))
+def attention_decode_kernel(
+    q_ptr, k_ptr, v_ptr,  # as in the forward; paged: k and v [pages, kv_heads, page_size, width]
+    o_ptr,  # [batch, heads, q_len, V_DIM], or float32 [splits, batch, heads, q_len, V_DIM]
+    lse_ptr,  # [batch, heads, q_len] or [splits, ...] float32, contiguous
+    mask_ptr, slopes_ptr, sinks_ptr, k_lens_ptr,
+    table_ptr,  # [batch, pages of a sequence] int32, or None
+    stride_qb, stride_qh, stride_qs, stride_qd,
+    stride_kb, stride_kh, stride_ks, stride_kd,
+    stride_vb, stride_vh, stride_vs, stride_vd,
+    stride_op, stride_ob, stride_oh, stride_os, stride_od,
+    stride_mb, stride_mh, stride_mm, stride_mn,
+    stride_ab, stride_ah, stride_tb,
+    batches, heads, group, longest_q, longest_k, page_size, splits,
+    scale, softcap, window_left, window_right,
+    HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
+    PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, BOTTOM_RIGHT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile of a group's queries, row r head r % group of query r // group; one part of keys."""
+    tiles = tl.cdiv(longest_q * group, BLOCK_M)
+    kv_heads = heads // group
+    pid = tl.program_id(0)
+    split = pid % splits
+    tile = pid // splits % tiles
+    kv_head = (pid // splits // tiles % kv_heads).to(tl.int64)
+    batch = (pid // splits // tiles // kv_heads).to(tl.int64)
+    _, k_len = sequence(None, k_lens_ptr, batch, longest_k)
+    packed = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = packed // group
+    head = kv_head * group + packed % group
+    in_rows = row < longest_q
+    width = tl.arange(0, BLOCK_D)
+    q_ptrs = q_ptr + batch * stride_qb + (head * stride_qh + row.to(tl.int64) * stride_qs)[:, None]
+    q = tl.load(q_ptrs + width[None, :] * stride_qd,
+                mask=in_rows[:, None] & (width < HEAD_DIM)[None, :], other=0.0)  # fmt: skip
+    k_base = k_ptr + kv_head * stride_kh
+    v_base = v_ptr + kv_head * stride_vh
+    if table_ptr is None:
+        k_base += batch * stride_kb
+        v_base += batch * stride_vb
+    else:
+        table_ptr += batch * stride_tb
+    mask_ptrs = mask_ptr
+    if mask_ptr is not None:
+        mask_ptrs = (mask_ptr + batch * stride_mb
+                     + (head * stride_mh + row.to(tl.int64) * stride_mm)[:, None])  # fmt: skip
+    slope = None
+    if slopes_ptr is not None:
+        slope = tl.load(slopes_ptr + batch * stride_ab + head * stride_ah, mask=in_rows, other=0.0)
+    shift = k_len * 0
+    if BOTTOM_RIGHT:
+        shift = k_len - longest_q
+    first = shift - window_left
+    last = shift + window_right
+    first_row = tile * BLOCK_M // group
+    rows = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // group, longest_q - 1) - first_row + 1
+    a, b, c, d = span(first_row, rows, k_len, first, last, BLOCK_N, LEFT, RIGHT)
+    part = tl.cdiv(tl.cdiv(tl.maximum(d - a, 0), BLOCK_N), splits) * BLOCK_N
+    begin = a + split * part
+    end = tl.minimum(begin + part, d)
+    acc = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
+    m = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    norm = tl.zeros((BLOCK_M,), tl.float32)
+    if LEFT:
+        acc, m, norm = _walk(
+            acc, m, norm, q, begin, tl.minimum(b, end), k_base, v_base, table_ptr, mask_ptrs,
+            slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
+            stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM,
+            BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
+        )  # fmt: skip
+    acc, m, norm = _walk(
+        acc, m, norm, q, tl.maximum(b, begin), tl.minimum(c, end), k_base, v_base, table_ptr,
+        mask_ptrs, slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs,
+        stride_vd, stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM,
+        V_DIM, BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, False, PRECISION,
+    )  # fmt: skip
+    acc, m, norm = _walk(
+        acc, m, norm, q, tl.maximum(c, begin), end, k_base, v_base, table_ptr, mask_ptrs, slope,
+        page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
+        row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM, BLOCK_N,
+        BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
+    )  # fmt: skip
+    sink = None
+    if sinks_ptr is not None:  # given only where the keys are in one part
+        sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32)
+    o, lse = finish(m, norm, acc, sink)
+    width = tl.arange(0, BLOCK_DV)
+    o_ptrs = o_ptr + split.to(tl.int64) * stride_op + batch * stride_ob
+    o_ptrs += (head * stride_oh + row.to(tl.int64) * stride_os)[:, None]
+    tl.store(o_ptrs + width[None, :] * stride_od, o.to(o_ptr.dtype.element_ty),
+             mask=in_rows[:, None] & (width < V_DIM)[None, :])  # fmt: skip
+    line = (split.to(tl.int64) * batches + batch) * heads + head
+    tl.store(lse_ptr + line * longest_q + row, lse, mask=in_rows)
+
+
+@triton.jit(do_not_specialize=("rows", "heads", "q_len", "splits"))
+def attention_merge_kernel(
+    parts_ptr,  # [splits, batch, heads, q_len, V_DIM] float32, contiguous
+    part_lse_ptr,  # [splits, batch, heads, q_len] float32, contiguous
+    o_ptr,  # [batch, heads, q_len, V_DIM]
+    lse_ptr,  # [batch, heads, q_len] float32, contiguous
+    sinks_ptr,
+    stride_ob, stride_oh, stride_os, stride_od,
+    rows, heads, q_len, splits,
+    V_DIM: tl.constexpr, BLOCK_DV: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """One row: its parts, weighted by their sums of exponentials. An empty part weighs nothing."""
+    row = tl.program_id(0).to(tl.int64)
+    head = row // q_len % heads
+    width = tl.arange(0, BLOCK_DV)
+    acc = tl.zeros((BLOCK_DV,), tl.float32)
+    norm = tl.sum(tl.zeros((BLOCK_S,), tl.float32))
+    m = norm - float("inf")
+    for start in tl.range(0, splits, BLOCK_S, num_stages=1):
+        part = start + tl.arange(0, BLOCK_S)
+        there = part < splits
+        line = part.to(tl.int64) * rows + row
+        lse = tl.load(part_lse_ptr + line, mask=there, other=float("-inf")) * LOG2E
+        m_new = tl.maximum(m, tl.max(lse, 0))
+        base = tl.where(m_new == float("-inf"), 0.0, m_new)
+        weight = tl.exp2(lse - base)
+        x = tl.load(parts_ptr + line[:, None] * V_DIM + width[None, :],
+                    mask=there[:, None] & (width < V_DIM)[None, :], other=0.0)  # fmt: skip
+        fade = tl.exp2(m - base)
+        acc = acc * fade + tl.sum(x * weight[:, None], 0)
+        norm = norm * fade + tl.sum(weight, 0)
+        m = m_new
+    if sinks_ptr is not None:
+        sink = tl.load(sinks_ptr + head).to(tl.float32) * LOG2E
+        m_new = tl.maximum(m, sink)
+        base = tl.where(m_new == float("-inf"), 0.0, m_new)
+        fade = tl.exp2(m - base)
+        norm = norm * fade + tl.exp2(sink - base)
+        acc = acc * fade
+        m = m_new
+    none = norm == 0.0
+    whole = tl.where(none, 1.0, norm)
+    batch = row // q_len // heads
+    o_ptrs = o_ptr + batch * stride_ob + head * stride_oh + row % q_len * stride_os
+    tl.store(o_ptrs + width * stride_od, (acc / whole).to(o_ptr.dtype.element_ty),
+             mask=width < V_DIM)  # fmt: skip
+    tl.store(lse_ptr + row, tl.where(none, float("-inf"), m * LN2 + tl.log(whole)))
