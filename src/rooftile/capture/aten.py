@@ -8,45 +8,7 @@ torch's name, and is unpriced unless a formula has that name. Our own captured o
 
 from __future__ import annotations
 
-# Ours and torch's name are one.
-_SAME = """
-abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-adaptive_avg_pool3d_backward adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward add addbmm addcdiv addcmul addmm addmv addr all
-amax amin aminmax angle any argmax argmin as_strided_scatter asin asinh atan atan2 atanh avg_pool1d
-avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward baddbmm binary_cross_entropy
-binary_cross_entropy_backward binary_cross_entropy_with_logits bincount bitwise_and
-bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm ceil celu
-channel_shuffle clamp clamp_max clamp_min complex conj_physical contiguous conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward copysign cos
-cosh count_nonzero cummax cummin cumprod cumsum deg2rad diagonal_scatter digamma dist div dot
-dropout elu elu_backward embedding embedding_bag eq erf erfc erfinv exp exp2 expm1 flip float_power
-floor floor_divide fmax fmin fmod frac gather gather_backward gcd ge gelu gelu_backward glu
-glu_backward group_norm gru gt hardshrink hardshrink_backward hardsigmoid hardsigmoid_backward
-hardswish hardswish_backward hardtanh hardtanh_backward heaviside histc huber_loss
-huber_loss_backward hypot i0 igamma igammac im2col index index_add index_copy index_fill index_put
-index_select index_select_backward isfinite isin isinf isnan isneginf isposinf item kthvalue
-layer_norm lcm ldexp le leaky_relu leaky_relu_backward lerp lgamma linear linear_backward log log10
-log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or
-logical_xor logit logit_backward logsumexp lstm lt masked_fill masked_select matmul max max_pool1d
-max_pool2d max_pool2d_backward max_pool3d maximum mean median min minimum mish mish_backward mm mode
-mse_loss mse_loss_backward mul multinomial mv mvlgamma nan_to_num nansum ne neg nextafter nll_loss
-nonzero norm outer polar polygamma pow prelu prod put rad2deg reciprocal relu relu6 remainder repeat
-repeat_interleave reshape rms_norm rnn_relu rnn_tanh roll round rsqrt rsub scatter scatter_add selu
-sgn sigmoid sigmoid_backward sign signbit silu silu_backward sin sinc sinh slice_backward
-smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward softmax softplus
-softplus_backward softshrink softshrink_backward sort special_airy_ai special_bessel_j0
-special_bessel_j1 special_bessel_y0 special_bessel_y1 special_entr special_erfcx special_i0e
-special_i1 special_i1e special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
-special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
-special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
-special_xlog1py special_zeta sqrt square std std_mean sub sum take tan tanh tanh_backward threshold
-threshold_backward to topk trace tril triu trunc unfold_backward upsample_bicubic2d
-upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d_backward upsample_linear1d
-upsample_linear1d_backward upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d
-upsample_nearest2d_backward upsample_nearest3d upsample_nearest3d_backward upsample_trilinear3d
-upsample_trilinear3d_backward var var_mean where xlogy
-"""
+from rooftile.capture.same_names import FOREACH, SAME
 
 # Ops that capture makes itself: no op of torch's has these names.
 _CAPTURED = """
@@ -64,6 +26,7 @@ _OTHERS = {
     "linear": "mkldnn_linear",
     "outer": "ger",
     "scaled_grouped_mm": "_scaled_grouped_mm _scaled_grouped_mm_v2",
+    "trilinear": "_trilinear",
     "scaled_mm": "_scaled_mm _scaled_mm_v2",
     "weight_int4pack_mm": "_weight_int4pack_mm _weight_int4pack_mm_for_cpu",
     "weight_int8pack_mm": "_weight_int8pack_mm",
@@ -111,8 +74,25 @@ _OTHERS = {
     "embedding_bag_weights_backward": "_embedding_bag_per_sample_weights_backward",
     "index": "_unsafe_index",
     "index_put": "_index_put_impl _unsafe_index_put",
-    "scatter_add": "scatter_reduce",
+    "ctc_loss": "_ctc_loss _cudnn_ctc_loss",
+    "embedding_renorm": "embedding_renorm embedding_renorm_",
+    "scatter_reduce": "scatter_reduce",
     "take": "take_along_dim",
+    # factorisations
+    "apply_reflections": "ormqr",
+    "cholesky": "linalg_cholesky_ex cholesky",
+    "determinant": "_linalg_det _linalg_slogdet",
+    "householder_product": "linalg_householder_product",
+    "inverse": "linalg_inv_ex",
+    "ldl": "linalg_ldl_factor_ex",
+    "lu": "linalg_lu linalg_lu_factor_ex",
+    "qr": "linalg_qr",
+    "qr_reflections": "geqrf",
+    "solve": "_linalg_solve_ex",
+    "solve_cholesky": "cholesky_solve _cholesky_solve_helper",
+    "solve_ldl": "linalg_ldl_solve",
+    "solve_lu": "linalg_lu_solve",
+    "solve_triangular": "linalg_solve_triangular",
     # normalisations, softmax, losses
     "batch_norm": """
         batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit
@@ -125,6 +105,7 @@ _OTHERS = {
     """,
     "batch_norm_with_update": "_batch_norm_with_update _batch_norm_with_update_functional",
     "cross_entropy": "cross_entropy_loss",
+    "ctc_loss_backward": "_ctc_loss_backward",
     "group_norm": "native_group_norm",
     "group_norm_backward": "native_group_norm_backward",
     "layer_norm": "native_layer_norm",
@@ -152,6 +133,7 @@ _OTHERS = {
     "atan": "arctan",
     "atan2": "arctan2",
     "clamp": "clip",
+    "cross": "linalg_cross",
     "div": "divide true_divide",
     "dropout": "native_dropout",
     "dropout_backward": "native_dropout_backward",
@@ -166,6 +148,8 @@ _OTHERS = {
     "neg": "negative",
     "prelu": "_prelu_kernel",
     "prelu_backward": "_prelu_kernel_backward",
+    "rrelu": "rrelu_with_noise rrelu_with_noise_functional",
+    "rrelu_backward": "rrelu_with_noise_backward",
     "sigmoid": "special_expit",
     "sub": "subtract",
     "trunc": "fix",
@@ -181,10 +165,14 @@ _OTHERS = {
     "norm": "linalg_vector_norm",
     "pdist": "_pdist_forward",
     "pdist_backward": "_pdist_backward",
+    "all": "_is_all_true",
+    "any": "_is_any_true",
+    "histc": "histogram",
+    "median": "nanmedian",
     "search": "searchsorted bucketize",
     "select_reduction_backward": "value_selecting_reduction_backward",
     "sort": "argsort msort",
-    "unique": "_unique _unique2 unique_dim unique_consecutive",
+    "unique": "_unique _unique2 unique_dim unique_consecutive unique_dim_consecutive",
     # pooling and resampling
     "affine_grid": "affine_grid_generator",
     "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
@@ -196,6 +184,7 @@ _OTHERS = {
     "grid_sample3d": "grid_sampler_3d",
     "grid_sample3d_backward": "grid_sampler_3d_backward",
     "max_pool1d": "max_pool1d_with_indices",
+    "max_unpool": "max_unpool2d max_unpool3d",
     "max_pool2d": "max_pool2d_with_indices",
     "max_pool2d_backward": "max_pool2d_with_indices_backward",
     "max_pool3d": "max_pool3d_with_indices",
@@ -214,8 +203,8 @@ _OTHERS = {
     "upsample_nearest_exact3d_backward": "_upsample_nearest_exact3d_backward",
     # views and allocation
     "empty": """
-        empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize resize_as
-        set
+        _efficientzerotensor empty empty_like empty_permuted empty_strided new_empty
+        new_empty_strided resize resize_as set
     """,
     "view": """
         _conj _neg_view _reshape_alias _unsafe_view alias as_strided broadcast_to chunk detach
@@ -225,7 +214,7 @@ _OTHERS = {
         unsqueeze view view_as view_as_complex view_as_real _assert_tensor_metadata _assert_scalar
     """,
     # copies
-    "cat": "cat concat concatenate stack hstack vstack dstack column_stack _chunk_cat",
+    "cat": "_stack cat concat concatenate stack hstack vstack dstack column_stack _chunk_cat",
     "channel_shuffle": "native_channel_shuffle",
     "copy": """
         _conj_copy _copy_from _fw_primal_copy _neg_view_copy _reshape_copy _to_copy alias_copy
@@ -236,6 +225,7 @@ _OTHERS = {
     """,
     "diag": "diag diag_embed diagflat",
     "item": "_local_scalar_dense",
+    "look": "_assert_async _functional_assert_async _linalg_check_errors",
     "pad": """
         constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
         replication_pad2d replication_pad3d
@@ -249,12 +239,14 @@ _OTHERS = {
     "unfold_backward": "col2im",
     # filled from nothing
     "fill": """
-        arange eye fill full full_like linspace logspace new_full new_ones new_zeros ones
+        arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq fill full full_like
+        hamming_window hann_window kaiser_window linspace logspace new_full new_ones new_zeros ones
         ones_like range scalar_tensor tril_indices triu_indices zero zeros zeros_like
     """,
     "random": """
-        bernoulli cauchy exponential geometric log_normal normal normal_functional poisson rand
-        rand_like randint randint_like randn randn_like random randperm uniform
+        _sample_dirichlet _standard_gamma bernoulli binomial cauchy exponential geometric log_normal
+        normal normal_functional poisson rand rand_like randint randint_like randn randn_like random
+        randperm uniform
     """,
     # Fourier transforms
     "fft_c2c": "_fft_c2c",
@@ -268,13 +260,6 @@ _OTHERS = {
     "sgd_step": "_fused_sgd_ _fused_sgd",
     "unscale_gradients": "_amp_foreach_non_finite_check_and_unscale_",
 }
-
-# Ops over lists of tensors, torch's names without `_foreach_`.
-_FOREACH = """
-abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1
-floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm pow reciprocal round
-rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero
-"""
 
 
 def _with_in_place(table: dict[str, str]) -> dict[str, str]:
@@ -297,8 +282,8 @@ def _with_in_place(table: dict[str, str]) -> dict[str, str]:
 # Torch's packet name -> our op's name.
 ATEN: dict[str, str] = _with_in_place(
     {
-        **{name: name for name in (*_SAME.split(), *_CAPTURED.split())},
+        **{name: name for name in (*SAME.split(), *_CAPTURED.split())},
         **{theirs: ours for ours, names in _OTHERS.items() for theirs in names.split()},
-        **{f"_foreach_{name}": f"foreach_{name}" for name in _FOREACH.split()},
+        **{f"_foreach_{name}": f"foreach_{name}" for name in FOREACH.split()},
     }
 )

@@ -10,6 +10,7 @@ from rooftile.cost.formulas import (
     fft,
     gather,
     grouped,
+    linalg,
     loss,
     matmul,
     movement,
@@ -21,6 +22,7 @@ from rooftile.cost.formulas import (
     reduction,
     resampling,
     scan,
+    scatter,
     softmax,
     sort,
 )
@@ -34,6 +36,7 @@ FAMILIES = (
     encoder,
     recurrent,
     gather,
+    scatter,
     pointwise,
     loss,
     reduction,
@@ -47,6 +50,7 @@ FAMILIES = (
     scan,
     optimizer,
     fft,
+    linalg,
 )
 
 # Our op's name -> its formula.

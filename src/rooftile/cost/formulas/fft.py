@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from math import log2, prod
 
-from rooftile.cost.formulas.operands import Formula, cost, operand, result
+from rooftile.cost.formulas.operands import Formula, cost, integer_list, operand, result
 from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
@@ -26,10 +26,11 @@ def _transform(op: Op, real: bool) -> Cost:
     """The full length of a real transform stands on its real side."""
     x, y = operand(op, "self"), result(op)
     full = y if not y.dtype.startswith("complex") else x
-    dims = op.attrs.get("dim")
-    if not isinstance(dims, tuple):
-        raise InputError(f"{op.aten}: dim must be a list of dimensions, got {dims!r}")
-    points = prod(full.shape[d] for d in dims if isinstance(d, int))
+    rank = len(full.shape)
+    dims = integer_list(op, "dim")
+    if any(not -rank <= d < rank for d in dims):
+        raise InputError(f"{op.aten}: dim must be a list of {rank} dimensions, got {dims!r}")
+    points = prod(full.shape[d] for d in dims)
     batch = full.numel // points if points else 0
     return cost(op, f"fft.{op.name}", vector=fft_flops(points, batch, real=real))
 

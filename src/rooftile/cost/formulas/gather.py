@@ -1,23 +1,18 @@
-"""Reads and writes by index: only the rows taken, never more than the table.
+"""Reads by index: only the rows taken, never more than the table.
 
 Which rows an index names is data. The count is that of distinct rows at most: ``min(index,
-table)``. An in-place write touches the elements it names and reads them only if it accumulates; out
-of place the whole table is copied first. Accumulating is one FLOP an element added.
+table)``. The dense gradient of a table is zeros with a row added for each taken.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from rooftile.cost.formulas.arithmetic import addition, multiply_add
+from rooftile.cost.formulas.arithmetic import addition
 from rooftile.cost.formulas.operands import (
     Formula,
     axis,
-    broadcast,
     cost,
-    flag,
-    in_place,
-    number,
     operand,
     ranked,
     reads_without,
@@ -133,106 +128,6 @@ def _index(op: Op) -> Cost:
     return _take(op, "self", result(op).numel)
 
 
-def _is_mask(index: Tensor) -> bool:
-    return index.dtype in ("bool", "uint8")
-
-
-def _indexed(op: Op, table: Tensor) -> int:
-    """Elements of the table that a list of indices names, at most.
-
-    A role's number says which dimension its index stands for; a boolean mask stands for as many as
-    it has and may name every place. Indices broadcast against each other; dimensions without an
-    index are taken whole.
-    """
-    taken: set[int] = set()
-    shapes: list[tuple[int, ...]] = []
-    masked = 1
-    shift = 0
-    for o in op.inputs:
-        if not o.role.startswith("indices."):
-            continue
-        span = len(o.tensor.shape) if _is_mask(o.tensor) else 1
-        first = int(o.role.split(".")[1]) + shift
-        taken.update(range(first, first + span))
-        shift += span - 1
-        if _is_mask(o.tensor):
-            masked *= o.tensor.numel
-        else:
-            shapes.append(o.tensor.shape)
-    rest = prod(n for dim, n in enumerate(table.shape) if dim not in taken)
-    return prod(broadcast(shapes)) * masked * rest
-
-
-def _write(op: Op, elements: int, source: str, *, adds: bool) -> Cost:
-    """Elements written by index, from as many of the source."""
-    table = operand(op, "self")
-    others = region_bytes(reads_without(op, "self", source, "out"))
-    values = op.operand(source)
-    read = others + (gathered_bytes(values, elements) if values is not None else 0)
-    touched = gathered_bytes(table, elements)
-    if in_place(op):
-        read += touched if adds else 0
-        write = touched
-    else:
-        read += region_bytes([table])
-        write = region_bytes(op.writes)
-    vector = elements * addition(table) if adds else 0
-    return cost(op, f"gather.{op.name}", vector=vector, read_bytes=read, write_bytes=write)
-
-
-def _scatter(op: Op) -> Cost:
-    """Writes, or reduces where torch's argument says how."""
-    elements = operand(op, "index").numel
-    return _write(op, elements, "src", adds=op.attrs.get("reduce") is not None)
-
-
-def _scatter_add(op: Op) -> Cost:
-    return _write(op, operand(op, "index").numel, "src", adds=True)
-
-
-def _index_add(op: Op) -> Cost:
-    source = operand(op, "source")
-    written = _write(op, source.numel, "source", adds=True)
-    if number(op, "alpha", 1) == 1:
-        return written
-    return cost(
-        op,
-        f"gather.{op.name}",
-        vector=source.numel * multiply_add(source),
-        read_bytes=written.read_bytes,
-        write_bytes=written.write_bytes,
-    )
-
-
-def _index_copy(op: Op) -> Cost:
-    return _write(op, operand(op, "source").numel, "source", adds=False)
-
-
-def _index_fill(op: Op) -> Cost:
-    table, index = operand(op, "self"), operand(op, "index")
-    dim = axis(op, "dim", len(table.shape))
-    row = prod(n for i, n in enumerate(table.shape) if i != dim)
-    return _write(op, index.numel * row, "value", adds=False)
-
-
-def _index_put(op: Op) -> Cost:
-    some_members(op, "indices")
-    elements = _indexed(op, operand(op, "self"))
-    return _write(op, elements, "values", adds=flag(op, "accumulate"))
-
-
-def _put(op: Op) -> Cost:
-    return _write(op, operand(op, "index").numel, "source", adds=flag(op, "accumulate"))
-
-
-def _index_backward(op: Op) -> Cost:
-    """A dense gradient of zeros with the taken elements added; the table itself is not read."""
-    dy = operand(op, "grad")
-    return cost(
-        op, f"gather.{op.name}", vector=dy.numel * addition(dy), reads=reads_without(op, "self")
-    )
-
-
 OPS: dict[str, Formula] = {
     "embedding": _embedding,
     "embedding_bag": _embedding_bag,
@@ -243,13 +138,4 @@ OPS: dict[str, Formula] = {
     "index": _index,
     "gather": _gather,
     "take": _gather,
-    "scatter": _scatter,
-    "scatter_add": _scatter_add,
-    "index_add": _index_add,
-    "index_copy": _index_copy,
-    "index_fill": _index_fill,
-    "index_put": _index_put,
-    "put": _put,
-    "gather_backward": _index_backward,
-    "index_select_backward": _index_backward,
 }

@@ -12,6 +12,7 @@ from functools import partial
 from rooftile.cost.formulas.gather import gathered_bytes
 from rooftile.cost.formulas.operands import Formula, cost, number, operand, reads_without
 from rooftile.cost.regions import region_bytes
+from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 
@@ -19,6 +20,10 @@ _NO_REDUCTION = 0  # torch's number; 1 is the mean, 2 the sum
 # Maximum, subtract, exponential, sum; the backward: subtract, exponential, subtract, times.
 _CROSS_ENTROPY_FORWARD, _CROSS_ENTROPY_BACKWARD = 4, 4
 _LOSS_ITEMSIZE = 4
+# Maximum of three 2, differences 3, exponentials 3, their sum 2, logarithm, maximum and score
+# added 3. Joined: a sum, and into its class maximum, two differences and exponentials, sum,
+# logarithm, maximum 8. A class: three sums, an exponential, a difference, times dy.
+_CTC_STATE, _CTC_JOIN, _CTC_CLASS = 13, 9, 6
 
 _FORWARD = {
     "mse_loss": 2,  # difference, square
@@ -69,6 +74,36 @@ def _gradient(op: Op, per_element: int) -> Cost:
     return cost(op, f"loss.{op.name}", vector=(per_element + weighted) * operand(op, "self").numel)
 
 
+def _multi_margin(op: Op, backward: bool) -> Cost:
+    """(margin - x[y] + x[i])+ of each class: two sums, a cut, a square, a weight, their sum.
+
+    The gradient compares as the forward does, multiplies and adds to its target's.
+    """
+    x, target, weight = operand(op, "self"), operand(op, "target"), op.operand("weight")
+    squared = number(op, "p", 1) == 2
+    vector = (4 + backward + squared + (weight is not None)) * x.numel
+    read = region_bytes(reads_without(op, "weight"))
+    read += gathered_bytes(weight, target.numel) if weight is not None else 0
+    return cost(op, f"loss.{op.name}", vector=vector, read_bytes=read)
+
+
+def _ctc(op: Op) -> Cost:
+    """log(sum) over three states before, and the label's score, a step and a state."""
+    log_probs = operand(op, "log_probs")
+    if len(op.outputs) < 2:
+        raise InputError(f"{op.aten}: must return its states, got {len(op.outputs)} results")
+    states = op.outputs[1].numel
+    read = gathered_bytes(log_probs, states) + region_bytes(reads_without(op, "log_probs"))
+    return cost(op, "loss.ctc_loss", vector=_CTC_STATE * states, read_bytes=read)
+
+
+def _ctc_backward(op: Op) -> Cost:
+    """The states from the end, joined with those from the front; exp, difference a class."""
+    log_probs, states = operand(op, "log_probs"), operand(op, "log_alpha").numel
+    vector = (_CTC_STATE + _CTC_JOIN) * states + _CTC_CLASS * log_probs.numel
+    return cost(op, "loss.ctc_loss_backward", vector=vector)
+
+
 def _nll(op: Op) -> Cost:
     """Negate and add one element a row, times its weight."""
     rows = operand(op, "target").numel
@@ -103,4 +138,8 @@ OPS: dict[str, Formula] = {
     "nll_loss": _nll,
     "nll_loss_backward": _nll_backward,
     "cross_entropy": _cross_entropy,
+    "multi_margin_loss": partial(_multi_margin, backward=False),
+    "multi_margin_loss_backward": partial(_multi_margin, backward=True),
+    "ctc_loss": _ctc,
+    "ctc_loss_backward": _ctc_backward,
 }

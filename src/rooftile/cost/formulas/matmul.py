@@ -13,9 +13,11 @@ from math import prod
 from rooftile.cost.formulas.arithmetic import addition, multiply_add, product
 from rooftile.cost.formulas.operands import (
     Formula,
+    axis,
     broadcast,
     cost,
     flag,
+    integer_list,
     mask,
     matrix_math,
     number,
@@ -32,6 +34,8 @@ from rooftile.spec.dtypes import dtype
 
 # cuBLASLt's epilogues: GELU in its tanh form, ReLU.
 _GELU_FLOPS, _RELU_FLOPS = 9, 1
+# Of one place of a product of three: two products and a sum into the result.
+_UNROLLED_KERNELS = 3
 
 
 def matmul_flops(m: int, n: int, k: int, batch: int = 1) -> int:
@@ -194,6 +198,35 @@ def _linear_backward(op: Op) -> Cost:
     return cost(op, "matmul.linear_backward", matrix=matrix, vector=vector, math=math, reads=reads)
 
 
+def _expanded(op: Op, role: str, number: int) -> tuple[int, ...]:
+    """A factor's shape, a 1 at each dimension that another factor has alone."""
+    shape = list(operand(op, role).shape)
+    for dim in sorted(integer_list(op, f"expand{number}")):
+        shape.insert(dim, 1)
+    return tuple(shape)
+
+
+def _trilinear(op: Op) -> Cost:
+    """A product of three, summed over some dimensions: two products, for each place unrolled.
+
+    The first sums over what the third factor has not; the second over the rest.
+    """
+    shapes = [_expanded(op, f"i{i}", i) for i in (1, 2, 3)]
+    summed = integer_list(op, "sumdim")
+    pair, whole = broadcast(shapes[:2]), broadcast(shapes)
+    early = [d for d in summed if d < len(shapes[2]) and shapes[2][d] == 1]
+    second = prod(n for d, n in enumerate(whole) if d not in early)
+    unrolled = whole[axis(op, "unroll_dim", len(whole))] if "unroll_dim" in op.attrs else 1
+    x = operand(op, "i1")
+    return cost(
+        op,
+        "matmul.trilinear",
+        matrix=(prod(pair) + second) * multiply_add(x),
+        math=matrix_math(op, x),
+        kernels=max(unrolled, 1) * _UNROLLED_KERNELS,
+    )
+
+
 def _weight_only_mm(op: Op) -> Cost:
     """Activations times a packed int8 or int4 weight: scaled to the activations' dtype first."""
     x, weight = ranked(op, 2, "self"), operand(op, "mat2")
@@ -224,6 +257,7 @@ OPS: dict[str, Formula] = {
     "linear_backward": _linear_backward,
     "int_mm": _mm,
     "scaled_mm": _scaled_mm,
+    "trilinear": _trilinear,
     "weight_int8pack_mm": _weight_only_mm,
     "weight_int4pack_mm": _weight_only_mm,
 }

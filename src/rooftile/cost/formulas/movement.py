@@ -78,6 +78,19 @@ def _item(op: Op) -> Cost:
     return cost(op, "movement.item", read_bytes=read, write_bytes=0)
 
 
+def _look(op: Op) -> Cost:
+    """What is read to be checked, and kept nowhere."""
+    if not op.reads:
+        raise InputError(f"{op.aten}: must have a tensor to look at, got none")
+    return cost(op, f"movement.{op.name}", write_bytes=0)
+
+
+def _masked_scatter_backward(op: Op) -> Cost:
+    """What a mask selects, one after the other, then zeros: a running sum of the mask."""
+    flags = operand(op, "mask").numel
+    return cost(op, f"movement.{op.name}", vector=flags)
+
+
 def _triangle(op: Op) -> Cost:
     """Half is copied, half is zero: read as a whole, as the kernel's rows are."""
     return cost(op, f"movement.{op.name}", writes=[result(op)])
@@ -89,6 +102,7 @@ OPS: dict[str, Formula] = {
     **dict.fromkeys(
         (
             "as_strided_scatter",
+            "block_diag",
             "cat",
             "channel_shuffle",
             "copy",
@@ -96,6 +110,7 @@ OPS: dict[str, Formula] = {
             "diagonal_scatter",
             "flip",
             "im2col",
+            "lu_unpack",
             "pad",
             "repeat",
             "repeat_interleave",
@@ -112,6 +127,8 @@ OPS: dict[str, Formula] = {
     "pad_backward": _pad_backward,
     "unfold_backward": _unfold_backward,
     "item": _item,
+    "look": _look,
+    "masked_scatter_backward": _masked_scatter_backward,
     "tril": _triangle,
     "triu": _triangle,
 }

@@ -108,6 +108,16 @@ def integers(op: Op, name: str, rank: int, default: int | None = None) -> tuple[
     return numbers if len(numbers) == rank else numbers * rank
 
 
+def integer_list(op: Op, name: str) -> tuple[int, ...]:
+    """An attribute that is a list of integers; else InputError."""
+    value = op.attrs.get(name, ())
+    given = value if isinstance(value, tuple) else (value,)
+    numbers = tuple(v for v in given if isinstance(v, int))
+    if len(numbers) != len(given):
+        raise InputError(f"{op.aten}: {name} must be a list of integers, got {value!r}")
+    return numbers
+
+
 def mask(op: Op, name: str, length: int) -> tuple[bool, ...]:
     """Which results are wanted; all of them where the attribute is missing."""
     value = op.attrs.get(name, (True,) * length)

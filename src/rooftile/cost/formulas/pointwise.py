@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rooftile.cost.formulas.arithmetic import addition, is_complex, product, quotient
-from rooftile.cost.formulas.operands import Formula, cost, number, operand, result
+from rooftile.cost.formulas.operands import Formula, cost, flag, number, operand, result
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
 
@@ -40,11 +40,11 @@ _TABLE: dict[int, str] = {
     special_zeta sqrt square sub tan tanh threshold threshold_backward trunc where
     """,
     2: """
-    add_relu dropout_backward float_power hardtanh hardtanh_backward hardshrink hardshrink_backward
-    ldexp leaky_relu leaky_relu_backward masked_scale prelu relu6
+    add_relu dropout_backward float_power frexp hardtanh hardtanh_backward hardshrink
+    hardshrink_backward ldexp leaky_relu leaky_relu_backward masked_scale prelu relu6
     softshrink softshrink_backward special_xlog1py xlogy
     """,
-    3: "dropout elu nan_to_num prelu_backward sigmoid_backward tanh_backward",
+    3: "cross dropout elu nan_to_num prelu_backward sigmoid_backward tanh_backward",
     4: "celu elu_backward hardsigmoid hardsigmoid_backward hypot polar selu sigmoid softplus",
     5: "glu hardswish hardswish_backward logaddexp logaddexp2 silu softplus_backward",
     6: "log_sigmoid mish",  # min, abs, neg, exp, log1p, sub; softplus 4, tanh, times x
@@ -151,6 +151,23 @@ def _logit_backward(op: Op) -> int:
     return 3 + (op.attrs.get("eps") is not None)
 
 
+def _rrelu(op: Op) -> Cost:
+    """Compare and scale; only training draws a slope, which it leaves for the backward."""
+    x, out = operand(op, "self"), op.outputs or op.writes[:1]
+    written = op.writes if flag(op, "training") else out
+    return cost(op, "pointwise.rrelu", vector=2 * x.numel, reads=[x], writes=written)
+
+
+def _rrelu_backward(op: Op) -> Cost:
+    """Times the slopes drawn; in evaluation as a leaky ReLU's."""
+    dy = operand(op, "grad_output")
+    if flag(op, "training"):
+        reads = [dy, operand(op, "noise")]
+        return cost(op, "pointwise.rrelu_backward", vector=dy.numel, reads=reads)
+    reads = [dy, operand(op, "self")]
+    return cost(op, "pointwise.rrelu_backward", vector=2 * dy.numel, reads=reads)
+
+
 def _glu_backward(op: Op) -> Cost:
     """Counted on the incoming gradient, half as wide as the result."""
     flops = _GLU_BACKWARD * operand(op, "grad_output").numel
@@ -187,4 +204,6 @@ OPS: dict[str, Formula] = {
     **_ONE_TENSOR,
     **{f"foreach_{name}": _ONE_TENSOR[name] for name in _FOREACH.split()},
     "glu_backward": _glu_backward,
+    "rrelu": _rrelu,
+    "rrelu_backward": _rrelu_backward,
 }

@@ -11,6 +11,7 @@ from functools import partial
 from math import prod
 
 from rooftile.cost.formulas.convolution import window_bytes
+from rooftile.cost.formulas.gather import gathered_bytes
 from rooftile.cost.formulas.operands import (
     Formula,
     cost,
@@ -19,6 +20,7 @@ from rooftile.cost.formulas.operands import (
     reads_without,
     result,
 )
+from rooftile.cost.regions import region_bytes
 from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.graph import Op
@@ -71,9 +73,29 @@ def _adaptive_backward(op: Op, rank: int, *, average: bool) -> Cost:
     return cost(op, f"pooling.{op.name}", vector=flops, reads=reads_without(op, "self"))
 
 
+def _fractional(op: Op, rank: int) -> Cost:
+    """Windows stand where random numbers put them: the places they may read, at most all."""
+    x, out = operand(op, "self"), result(op)
+    kernel = integers(op, "kernel_size", rank)
+    flops = pool_flops(out.numel, kernel, average=False)
+    read = gathered_bytes(x, flops) + region_bytes(reads_without(op, "self"))
+    return cost(op, f"pooling.{op.name}", vector=flops, read_bytes=read)
+
+
+def _unpool(op: Op) -> Cost:
+    """Zeros, and each element where its index says."""
+    return cost(op, f"pooling.{op.name}", reads=[operand(op, "self"), operand(op, "indices")])
+
+
 OPS: dict[str, Formula] = {
     **{f"max_pool{r}d": partial(_pool, rank=r, average=False) for r in (1, 2, 3)},
     **{f"avg_pool{r}d": partial(_pool, rank=r, average=True) for r in (1, 2, 3)},
+    **{f"fractional_max_pool{r}d": partial(_fractional, rank=r) for r in (2, 3)},
+    **{
+        f"fractional_max_pool{r}d_backward": partial(_pool_backward, rank=r, average=False)
+        for r in (2, 3)
+    },
+    "max_unpool": _unpool,
     **{f"max_pool{r}d_backward": partial(_pool_backward, rank=r, average=False) for r in (2, 3)},
     **{f"avg_pool{r}d_backward": partial(_pool_backward, rank=r, average=True) for r in (2, 3)},
     **{f"adaptive_max_pool{r}d": partial(_adaptive, rank=r, average=False) for r in (1, 2, 3)},

@@ -66,6 +66,10 @@ _COMPLEX = {
 }
 
 
+# The norms, the factors, the product.
+_RENORM_KERNELS = 3
+
+
 def _reduce(op: Op, per_element: int, per_result: int) -> Cost:
     x = operand(op, "self", "input")
     if op.operand("other") is not None:  # torch.max(a, b) is the elementwise maximum
@@ -104,6 +108,15 @@ def _dist(op: Op) -> Cost:
     return cost(op, "reduction.dist", vector=(addition(x) + per_element) * pairs + per_result)
 
 
+def _renorm(op: Op) -> Cost:
+    """A norm of each slice along a dimension; slices above a maximum are scaled to it."""
+    x = operand(op, "self")
+    per_element, _ = norm_flops(op.attrs.get("p", 2), x)
+    factor = 2 if is_complex(x) else 1  # times a real number
+    vector = (per_element + factor) * x.numel
+    return cost(op, "reduction.renorm", vector=vector, kernels=_RENORM_KERNELS)
+
+
 def _foreach_norm(op: Op) -> Cost:
     """One norm a tensor of the list."""
     tensors = some_members(op, "self")
@@ -137,6 +150,7 @@ OPS: dict[str, Formula] = {
     },
     "norm": _norm,
     "dist": _dist,
+    "renorm": _renorm,
     "foreach_norm": _foreach_norm,
     "foreach_max": _foreach_max,
     "select_reduction_backward": _select_backward,
