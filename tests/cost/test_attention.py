@@ -185,6 +185,21 @@ def test_packed_sequences_of_known_lengths():
     )
 
 
+def test_the_packed_kernel_writes_its_mask_as_a_window():
+    """Sequences of 4, 16 and 4: 288 pairs, causal 156, with two before and one after 84."""
+    inputs = {role: tensor(24, 2, 16) for role in ("query", "key", "value")}
+    inputs["cu_seq_q"] = tensor(4, dtype="int32")
+    lengths = {"q_lens": (4, 16, 4), "k_lens": (4, 16, 4)}
+    # rows of 4: 2 + 3 + 4 + 3; of 16: 2 + 3 + 13 * 4 + 3
+    for window, pairs in (((-1, -1), 288), ((-1, 0), 156), ((2, 1), 12 + 60 + 12)):
+        options = {"window_size": window, **lengths}
+        cost = cost_of("packed_attention", inputs, tensor(24, 2, 16), **options)
+        assert cost.matrix_flops == 4 * 2 * 16 * pairs
+        saved = {"grad_out": tensor(24, 2, 16), **inputs}
+        back = cost_of("packed_attention_backward", saved, tensor(24, 2, 16), **options)
+        assert back.matrix_flops == 10 * 2 * 16 * pairs
+
+
 def test_packed_sequences_of_unknown_lengths_are_taken_as_equal():
     """100 tokens in 4 sequences: 4 * 25 * 25 pairs, causal 4 * 325."""
     inputs = {role: tensor(100, 2, 64) for role in ("query", "key", "value")}

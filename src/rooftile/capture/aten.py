@@ -1,7 +1,8 @@
 """Torch's ops by our names: one table, the join between a capture and the formulas.
 
 A key is a packet's name without namespace and overload (``"addmm"``, ``"_softmax"``). An in-place
-op (``"add_"``) has the name of the op it changes its argument with. What stands in no line keeps
+op (``"add_"``) has the name of the op it changes its argument with. An op of torch's outside its
+library ``aten`` stands with its namespace. What stands in no line keeps
 torch's name, and is unpriced unless a formula has that name. Our own captured ops
 (``"attention"``, ``"rnn"``, ...) have the same name on both sides.
 """
@@ -58,6 +59,8 @@ _OTHERS = {
     "flash_attention_backward": "_flash_attention_backward",
     "flash_sdpa": "_scaled_dot_product_flash_attention",
     "flash_sdpa_backward": "_scaled_dot_product_flash_attention_backward",
+    "packed_attention": "torch_attn::_varlen_attn torch_attn::_varlen_attn_out",
+    "packed_attention_backward": "torch_attn::_varlen_attn_backward",
     "multi_head_attention": "_native_multi_head_attention",
     "transformer_encoder_layer": "_transformer_encoder_layer_fwd",
     # recurrent layers

@@ -72,7 +72,7 @@ def signature_of(func: Any) -> Signature:
         return Signature(name, name, "", ATEN.get(name, name), arguments, {}, False, False, "")
     namespace, _, base = schema.name.partition("::")
     ours = namespace in ("aten", "rooftile_capture")
-    name = ATEN.get(base, base) if ours else f"{namespace}::{base}"
+    name = ATEN.get(base, base) if ours else ATEN.get(schema.name, schema.name)
     # the schema marks the gradients as written for the sake of a gradient scaler that none uses
     unchanged = ("grads",) if base.startswith("_fused_") else ()
     arguments = tuple(

@@ -43,6 +43,8 @@ from rooftile.records.tensor import Tensor
 # Vector FLOP a pair: an added bias; dropout's comparison and product.
 _BIAS_FLOPS, _DROPOUT_FLOPS = 1, 2
 _BIAS_ROLES = ("attn_bias", "attn_mask", "bias")
+# Where packed sequences of queries end, as each kernel calls it.
+_ENDS = ("cum_seq_q", "cu_seqlens_q", "cu_seq_q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,16 @@ def _mask(op: Op, bottom_right: bool) -> Mask:
     alignment = op.attrs.get("causal_alignment")
     kind = op.attrs.get("custom_mask_type", 0)  # of the memory-efficient kernel
     left = _window(op, "window_left", "window_size_left")
+    right = _window(op, "window_right", "window_size_right")
+    size = op.attrs.get("window_size")
+    if isinstance(size, tuple) and len(size) == 2:  # the packed kernel's: before, after
+        left, right = (n if isinstance(n, int) and n >= 0 else None for n in size)
     own_included = _window(op, "window_size")  # the memory-efficient kernel's word for it
     return Mask(
         causal=flag(op, "is_causal") or kind in (1, 2),
         bottom_right=kind == 2 or (alignment == "bottom_right" if alignment else bottom_right),
         left=own_included - 1 if left is None and own_included else left,
-        right=_window(op, "window_right", "window_size_right"),
+        right=right,
     )
 
 
@@ -137,7 +143,7 @@ def _price(
     if min(len(t.shape) for t in (q, k, v)) < least:
         raise InputError(f"{op.aten}: query must have {least} dimensions at least, got {q.shape}")
     mask = _mask(op, bottom_right)
-    ends = next((t for r in ("cum_seq_q", "cu_seqlens_q") if (t := op.operand(r))), None)
+    ends = next((t for r in _ENDS if (t := op.operand(r))), None)
     packed = layout is _SEQUENCE_FIRST and ends is not None and ends.numel > 0
     reads = op.reads
     if packed and ends is not None:
@@ -182,6 +188,8 @@ OPS: dict[str, Formula] = {
     "flash_sdpa_backward": partial(_backward, layout=_HEADS_FIRST, bottom_right=True),
     "flash_attention": partial(_forward, layout=_SEQUENCE_FIRST, bottom_right=True),
     "flash_attention_backward": partial(_backward, layout=_SEQUENCE_FIRST, bottom_right=True),
+    "packed_attention": partial(_forward, layout=_SEQUENCE_FIRST, bottom_right=True),
+    "packed_attention_backward": partial(_backward, layout=_SEQUENCE_FIRST, bottom_right=True),
     "efficient_attention": partial(_forward, layout=_SEQUENCE_FIRST),
     "efficient_attention_backward": partial(_backward, layout=_SEQUENCE_FIRST),
 }
