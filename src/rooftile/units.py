@@ -81,7 +81,7 @@ def count(value: int) -> str:
     return f"{value:,d}"
 
 
-def parse_quantity(text: str, name: str = "value") -> float:
+def parse_quantity(text: str, name: str = "value", unit: str = "") -> float:
     """Read a number with an optional prefix and unit.
 
     Decimal prefixes are k, M, G, T, P, E and binary ones Ki, Mi, Gi, Ti, Pi, in either case: a
@@ -91,16 +91,22 @@ def parse_quantity(text: str, name: str = "value") -> float:
     Args:
         text: What the user wrote.
         name: The argument's name, for the message.
+        unit: What it must be of if the text says so: ``"FLOP"``, ``"B"``, either with ``"/s"``, or
+            ``"1"`` for a plain number; "" takes all of them.
 
     Returns:
         The number in plain units: FLOP, bytes, or either per second.
 
     Raises:
-        InputError: The text is no such number, or it is not finite.
+        InputError: The text is no such number, it is of another unit, or it is not finite.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{name} must be a number such as 12288, 1.5e9 or 3.2G, got {text!r}")
+    given = _unit(match["unit"]) + ("/s" if match["rate"] else "")
+    if unit and given not in ("", unit):
+        wanted = "a plain number" if unit == "1" else f"in {unit}"
+        raise InputError(f"{name} must be {wanted}, got {text!r}")
     number = float(match["number"].replace(",", "").replace("_", ""))
     value = number * _FACTORS[match["prefix"].lower()] if match["prefix"] else number
     if not math.isfinite(value):
@@ -128,6 +134,13 @@ def parse_seconds(text: str, name: str = "time") -> float:
     if not (math.isfinite(value) and value > 0):
         raise InputError(f"{name} must be positive and finite, got {text!r}")
     return value
+
+
+def _unit(text: str | None) -> str:
+    """``FLOP`` or ``B``, however it is spelled."""
+    if not text:
+        return ""
+    return "FLOP" if text.lower().startswith("flop") else "B"
 
 
 def _scaled(value: float, prefixes: tuple[tuple[float, str], ...], unit: str) -> str:

@@ -136,8 +136,12 @@ def test_interpret_comes_too_late_once_triton_is_there(monkeypatch):
 
 def test_torch_is_named_where_it_is_missing(monkeypatch):
     """With the command that installs it."""
-    monkeypatch.setattr("rooftile.api.benchmark.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'rooftile\[torch\]'"):
+
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("rooftile.api.dependencies.import_module", missing)
+    with pytest.raises(MissingDependencyError, match=r"torch and Triton.*pip install 'rooftile\["):
         bench(mine())
 
 

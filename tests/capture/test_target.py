@@ -1,6 +1,7 @@
 """Targets as a user names them: the forms that work and the errors of those that do not."""
 
 import json
+import sys
 import textwrap
 
 import pytest
@@ -233,3 +234,43 @@ def test_a_truncated_program(tmp_path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(FileFormatError, match=r"small\.pt2' cannot be read as an exported program"):
         capture_target(str(path))
+
+
+def test_a_callable_that_takes_everything(script):
+    """**kwargs takes batch and seq."""
+    path = script("def make(**sizes):\n    return nn.ReLU(), torch.zeros(sizes['batch'], 3)")
+    graph = capture_target(f"{path}:make", batch=5)
+    assert graph.ops[0].reads[0].shape == (5, 3)
+
+
+def test_the_process_finds_afterwards_what_it_found_before(script, tmp_path):
+    """Neither the folder nor the file nor its neighbours stay; a second folder has its own."""
+    found = []
+    for width in (3, 4):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        (folder / "neighbour.py").write_text(f"WIDTH = {width}\n")
+        (folder / "one.py").write_text(
+            "import torch, neighbour\n"
+            "def make():\n    return torch.nn.ReLU(), torch.zeros(neighbour.WIDTH)\n"
+        )
+        path, modules = list(sys.path), set(sys.modules)
+        graph = capture_target(f"{folder / 'one.py'}:make")
+        found.append(graph.ops[0].reads[0].shape)
+        assert sys.path == path
+        assert not {"one", "neighbour"} & (set(sys.modules) - modules)
+    assert found == [(3,), (4,)]
+
+
+@pytest.mark.parametrize("name", ["json", "torch", "this_is_free", "wave"])
+def test_a_file_may_have_the_name_of_a_module(name, tmp_path):
+    """json.py imports the real json and stays beside it; so do torch.py and a module not loaded."""
+    before = sys.modules.get(name)
+    other = name if name != "this_is_free" else "math"
+    (tmp_path / f"{name}.py").write_text(
+        f"import torch, {other}\nassert not hasattr({other}, 'make')\n"
+        "def make():\n    return torch.nn.ReLU(), torch.zeros(2)\n"
+    )
+    graph = capture_target(f"{tmp_path / name}.py:make")
+    assert [op.name for op in graph.ops] == ["relu"]
+    assert before is None or sys.modules[name] is before

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from rooftile.errors import InputError, MissingDependencyError
+from rooftile.api.dependencies import require_torch
+from rooftile.errors import InputError
 
 if TYPE_CHECKING:
     from rooftile.records.device import Device
@@ -17,6 +17,7 @@ Mode = Literal["infer", "train"]
 Optimizer = Literal["none", "sgd", "adamw"]
 MODES = ("infer", "train")
 OPTIMIZERS = ("none", "sgd", "adamw")
+_PLAIN = ("bfloat16", "float16", "float32", "float64")
 DEFAULT_GPU = "h100-sxm"
 
 
@@ -93,7 +94,7 @@ def _capture(
 ) -> Graph:
     """The graph of one step."""
     tell("importing torch")
-    require_torch()
+    require_torch("capturing a model needs torch")
     if isinstance(model, str):
         return _capture_target(model, mode, dtype, batch, seq, optimizer, tell)
     return _capture_module(model, inputs, mode, dtype, optimizer, loss, tell)
@@ -173,6 +174,8 @@ def _check(
     for name, size in (("batch", batch), ("seq", seq)):
         if size is not None and size < 1:
             raise InputError(f"{name} must be at least 1, got {size}")
+        if size is not None and size >= 2**31:
+            raise InputError(f"{name} must be at most {2**31 - 1}, got {size}")
     if isinstance(model, str):
         if inputs is not None or loss is not None:
             name = "loss" if inputs is None else "inputs"
@@ -186,21 +189,20 @@ def _check(
 def _torch_name(dtype: str) -> str:
     """Torch's name of a dtype that the user may abbreviate: ``bf16`` is ``bfloat16``."""
     from rooftile.spec.dtypes import dtype as known
+    from rooftile.spec.dtypes import math_key
 
-    return known(dtype).name
-
-
-def require_torch() -> None:
-    """Torch, or a message that says how to get it."""
-    try:
-        import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingDependencyError(
-            "capturing a model needs torch, which is not installed: pip install 'rooftile[torch]', "
-            "or 'rooftile[hf]' for a transformers config.json"
-        ) from error
+    if math_key(dtype) == "tf32":
+        raise InputError(
+            "dtype 'tf32' is no dtype of tensors but a way to multiply float32 ones: leave it out "
+            "and call torch.set_float32_matmul_precision('high') in the target's file"
+        )
+    found = known(dtype)
+    if found.name not in _PLAIN:
+        raise InputError(
+            f"dtype must be one that a whole model runs in ({', '.join(_PLAIN)}), got {dtype!r}: a "
+            "model that quantises its products must do so itself"
+        )
+    return found.name
 
 
 def _say_nothing(stage: str) -> None:

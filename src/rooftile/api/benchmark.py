@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import util
 from typing import TYPE_CHECKING
 
-from rooftile.errors import GateError, InputError, MissingDependencyError
+from rooftile.api.dependencies import require_torch
+from rooftile.errors import GateError, InputError
 
 if TYPE_CHECKING:
     from rooftile.bench.case import Case
@@ -73,7 +73,7 @@ def benchmark(
     if interpret:
         _interpret()
         device = "cpu"
-    _require_torch()
+    require_torch("a benchmark needs torch and Triton")
     from rooftile.bench.demand import parse
     from rooftile.bench.environment import environment
     from rooftile.bench.results import append, file_of
@@ -235,10 +235,3 @@ def _interpret() -> None:
             "interpret must be chosen before Triton is imported: set TRITON_INTERPRET=1"
         )
     os.environ["TRITON_INTERPRET"] = "1"
-
-
-def _require_torch() -> None:
-    if util.find_spec("torch") is None:
-        raise MissingDependencyError(
-            "a benchmark needs torch and Triton: pip install 'rooftile[torch]'"
-        )

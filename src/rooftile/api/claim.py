@@ -90,9 +90,11 @@ def claim(
         unfused=unfused,
         sparse=sparse,
         bandwidth_bytes_per_s=(
-            parse_quantity(bandwidth, "bandwidth") if isinstance(bandwidth, str) else bandwidth
+            parse_quantity(bandwidth, "bandwidth", "B/s")
+            if isinstance(bandwidth, str)
+            else bandwidth
         ),
-        memory_bytes=parse_quantity(memory, "memory") if isinstance(memory, str) else memory,
+        memory_bytes=parse_quantity(memory, "memory", "B") if isinstance(memory, str) else memory,
     )
     return check_claim(given, device)
 

@@ -28,9 +28,9 @@ def check_compiler(plan: Plan, *, progress: Callable[[str], None] | None = None)
         MissingDependencyError: torch is not installed.
         InputError: Inductor cannot take the graph.
     """
-    from rooftile.api.audit import require_torch
+    from rooftile.api.dependencies import require_torch
 
-    require_torch()
+    require_torch("asking the compiler needs torch")
     import torch
 
     from rooftile.capture.inductor import inductor_kernels

@@ -40,7 +40,7 @@ def _count(text: str) -> int:
     """A number of elements, or sizes with an x between."""
     from rooftile.units import parse_quantity
 
-    sizes = [parse_quantity(part, "elements") for part in text.lower().split("x")]
+    sizes = [parse_quantity(part, "elements", "1") for part in text.lower().split("x")]
     if any(size != int(size) for size in sizes):
         raise InputError(f"elements must be whole, got {text!r}")
     return prod(int(size) for size in sizes)

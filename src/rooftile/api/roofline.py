@@ -56,8 +56,8 @@ def roofline(
         gpu, peak_tflops=peak_tflops, bandwidth_gbs=bandwidth_gbs, dtype=key or None
     )
     result = cost.roofline(
-        parse_quantity(flops, "flops") if isinstance(flops, str) else flops,
-        parse_quantity(bytes, "bytes") if isinstance(bytes, str) else bytes,
+        parse_quantity(flops, "flops", "FLOP") if isinstance(flops, str) else flops,
+        parse_quantity(bytes, "bytes", "B") if isinstance(bytes, str) else bytes,
         device,
         key or "fp32",  # without a dtype one given peak stands for all keys
         vector=vector,

@@ -33,6 +33,6 @@ def write_report(
 
     given = {"html": html, "trace": trace, "sarif": sarif}
     named = {name: None if path is None else str(path) for name, path in given.items()}
-    check_destinations(**named)
+    check_destinations((), **named)
     for path, data in report_files(record, **named):
         deliver(data, path)

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def capture_target(
     for name, value in (("batch", batch), ("seq", seq)):
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
+        if value is not None and value >= 2**31:
+            raise InputError(f"{name} must be at most {2**31 - 1}, got {value}")
     path = Path(target)
     if target.endswith(".json") or path.is_dir():
         return capture_config(
@@ -82,12 +85,46 @@ def capture_target(
             target, mode=mode, dtype=dtype, optimizer=optimizer, progress=progress
         )
     progress("building the model")
-    with fake_mode(), gpu_as_cpu(), skip_init(), convertible():
-        model, inputs, loss = _call(_load(target), target, batch, seq)
-    return capture_module(
-        model, inputs, mode=mode, dtype=dtype, optimizer=optimizer, loss=loss, target_name=target,
-        progress=progress,
-    )  # fmt: skip
+    with _importable(target):
+        with fake_mode(), gpu_as_cpu(), skip_init(), convertible():
+            model, inputs, loss = _call(_load(target), target, batch, seq)
+        return capture_module(
+            model, inputs, mode=mode, dtype=dtype, optimizer=optimizer, loss=loss,
+            target_name=target, progress=progress,
+        )  # fmt: skip
+
+
+@contextmanager
+def _importable(target: str) -> Iterator[None]:
+    """Let a file's neighbours be imported while it is loaded and run, as when Python runs it.
+
+    Afterwards the process finds what it found before: another target may have neighbours of the
+    same names. A target by its module's name is imported as anywhere, and stays.
+    """
+    source = target.rpartition(":")[0]
+    folder = str(Path(source).resolve().parent) if source.endswith(".py") else str(Path.cwd())
+    path, modules = list(sys.path), dict(sys.modules)
+    if source.endswith(".py") or folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if source.endswith(".py"):
+            new = [name for name in sys.modules if name not in modules]
+            ours = {n for n in new if _stands_in(sys.modules[n], Path(folder))}
+            for name in new:
+                if name.partition(".")[0] in ours:
+                    del sys.modules[name]
+
+
+def _stands_in(module: Any, folder: Path) -> bool:
+    """Whether a module or package was found in this very folder."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    path = Path(file).resolve()
+    return folder in (path.parent, path.parent.parent if path.stem == "__init__" else None)
 
 
 def _load(target: str) -> Callable[..., Any]:
@@ -109,21 +146,38 @@ def _import_file(source: str) -> Any:
     path = Path(source).resolve()
     if not path.is_file():
         raise InputError(f"target file {source!r} does not exist")
-    # as when Python runs the file: its neighbours can be imported
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # json.py must not stand in for the module that others import under this name
+    name = path.stem if _is_free(path) else f"target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"target file {source!r} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
+    sys.modules[name] = module
     with user_errors(f"target file {source!r} does not import"):
         spec.loader.exec_module(module)
     return module
 
 
+def _is_free(path: Path) -> bool:
+    """Whether no other module has the file's name; one that has is loaded, so that it is found."""
+    name, folder = path.stem, str(path.parent)
+    if name in sys.modules:
+        return False
+    with_us = list(sys.path)
+    sys.path[:] = [place for place in with_us if Path(place or ".").resolve() != Path(folder)]
+    try:
+        importlib.invalidate_caches()
+        if importlib.util.find_spec(name) is None:
+            return True
+        importlib.import_module(name)
+    except ImportError:
+        return True
+    finally:
+        sys.path[:] = with_us
+    return False
+
+
 def _import_module(source: str, target: str) -> Any:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
         found = importlib.util.find_spec(source) is not None
     except (ImportError, ValueError):
@@ -143,8 +197,9 @@ def _call(
         known = inspect.signature(function).parameters
     except (TypeError, ValueError):
         known = {}  # type: ignore[assignment]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
     for name, value in given.items():
-        if name not in known:
+        if name not in known and not takes_all:
             _refuse_sizes(target, f"it has no parameter {name!r}", **{name: value})
     with user_errors(f"target {target!r} fails"):
         result = function(**given)

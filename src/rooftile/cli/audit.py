@@ -25,7 +25,7 @@ def audit(
     target: options.Target,
     gpu: options.Gpus = None,
     mode: options.Mode = "infer",
-    dtype: options.DType = None,
+    dtype: options.WeightDType = None,
     batch: options.Batch = None,
     seq: options.Seq = None,
     optimizer: options.Optimizer = "none",
@@ -56,11 +56,22 @@ def audit(
     from rooftile.api.compiler import check_compiler
     from rooftile.cli.progress import stages
     from rooftile.report.files import hand_out_report
-    from rooftile.report.output import check_destinations, hand_out_audit, hand_out_what_if
+    from rooftile.report.output import (
+        check_destinations,
+        hand_out_audit,
+        hand_out_what_if,
+        source_of,
+    )
     from rooftile.report.table import check_selection
 
     check_destinations(
-        json=json_to, csv=csv_to, plan=plan_to, html=html_to, trace=trace_to, sarif=sarif_to
+        (source_of(target), gpu),
+        json=json_to,
+        csv=csv_to,
+        plan=plan_to,
+        html=html_to,
+        trace=trace_to,
+        sarif=sarif_to,
     )
     check_hot_share(hot)
     grouping = check_selection(by, top)

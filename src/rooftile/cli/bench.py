@@ -79,9 +79,9 @@ def bench(
     """
     from rooftile.api.benchmark import benchmark, parse_names, parse_shapes
     from rooftile.cli.progress import stages
-    from rooftile.report.output import check_destinations, hand_out_benchmark
+    from rooftile.report.output import check_destinations, hand_out_benchmark, source_of
 
-    check_destinations(json=json_to, html=html_to)
+    check_destinations(tuple(map(source_of, targets or ())), json=json_to, html=html_to)
     rows: list[Any] = []
     with stages() as progress:
         try:

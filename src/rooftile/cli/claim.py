@@ -57,7 +57,7 @@ def claim(
     from rooftile.report.columns import write_lines
     from rooftile.report.output import STDOUT, check_destinations, deliver, record_json
 
-    check_destinations(json=json_to)
+    check_destinations((table,), json=json_to)
     if table is not None:
         if op or shape or time or bandwidth or memory:
             raise InputError("give a table or the options of one claim, not both")

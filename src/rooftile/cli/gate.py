@@ -43,7 +43,7 @@ def gate(
     from rooftile.report.gate import gate_lines, gate_sarif
     from rooftile.report.output import STDOUT, check_destinations, deliver, record_json
 
-    check_destinations(json=json_to, sarif=sarif_to)
+    check_destinations((report, base), json=json_to, sarif=sarif_to)
     result = check(report, conditions, base=base)
     if json_to is not None:
         deliver(record_json(result), json_to)
@@ -73,7 +73,7 @@ def diff(
     from rooftile.report.gate import difference_lines
     from rooftile.report.output import STDOUT, check_destinations, deliver, record_json
 
-    check_destinations(json=json_to)
+    check_destinations((before, after), json=json_to)
     found = compare(before, after)
     if json_to is not None:
         deliver(record_json(found), json_to)

@@ -94,9 +94,9 @@ def occupancy(
     memory and loads out of the binary, and picks the largest tile that keeps the occupancy, does
     not spill and loads 16 bytes at once. Without: the hardware's rules on numbers of your own.
     """
-    from rooftile.report.output import check_destinations
+    from rooftile.report.output import check_destinations, source_of
 
-    check_destinations(html=html)
+    check_destinations((source_of(kernel), gpu), html=html)
     if kernel is None:
         if sweep or const or signature or html:
             raise InputError("kernel must be given for --sweep, --const, --signature and --html")

@@ -32,6 +32,9 @@ Mode = Annotated[
     str, typer.Option(help="A forward, or a whole training step.", metavar="infer|train")
 ]
 DType = Annotated[str | None, typer.Option(help="bf16, fp16, fp32, tf32, fp8, ...", metavar="NAME")]
+WeightDType = Annotated[
+    str | None, typer.Option("--dtype", help="bf16, fp16, fp32 or fp64.", metavar="NAME")
+]
 Batch = Annotated[int | None, typer.Option(help="Batch size.", metavar="N")]
 Seq = Annotated[int | None, typer.Option(help="Tokens in a sequence.", metavar="N")]
 Optimizer = Annotated[

@@ -25,7 +25,7 @@ def report(
     from rooftile.report.output import check_destinations, hand_out_audit
     from rooftile.report.table import check_selection
 
-    check_destinations(html=html_to, trace=trace_to, sarif=sarif_to, csv=csv_to)
+    check_destinations((file,), html=html_to, trace=trace_to, sarif=sarif_to, csv=csv_to)
     grouping = check_selection(by, top)
     record = load(file)
     hand_out_report(record, html=html_to, trace=trace_to, sarif=sarif_to)

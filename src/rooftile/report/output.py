@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -25,22 +26,38 @@ from rooftile.report.whatif import write_what_if
 STDOUT = "-"
 
 
-def check_destinations(**destinations: str | None) -> None:
+def check_destinations(reads: Sequence[str | None] = (), /, **destinations: str | None) -> None:
     """Refuse destinations that cannot be written, before any work is done for them.
 
     Args:
+        reads: Files that the command reads, which it must not write over.
         **destinations: Option's name to file name, ``"-"`` or None.
 
     Raises:
-        InputError: A folder does not exist, or two of them want stdout.
+        InputError: A folder does not exist, two of them want stdout or one file, or one would
+            write over what is read.
     """
     given = {name: path for name, path in destinations.items() if path is not None}
     to_stdout = [f"--{name}" for name, path in given.items() if path == STDOUT]
     if len(to_stdout) > 1:
         raise InputError(f"only one of {' and '.join(to_stdout)} can be - (stdout)")
-    for path in given.values():
-        if path != STDOUT:
-            check_destination(path)
+    taken = {os.path.realpath(path): f"is what {path} is read from" for path in filter(None, reads)}
+    for name, path in given.items():
+        if path == STDOUT:
+            continue
+        check_destination(path)
+        place = os.path.realpath(path)
+        if place in taken:
+            raise InputError(f"--{name} {path} {taken[place]}: it needs a file of its own")
+        if os.path.isfile(place) or not os.path.exists(place):  # a device takes all
+            taken[place] = f"is the file of --{name}"
+
+
+def source_of(target: str | None) -> str | None:
+    """The file that a target is read from: all of it, or what stands before ``:callable``."""
+    if target is None or os.path.exists(target):
+        return target
+    return target.rpartition(":")[0] or None
 
 
 def deliver(data: bytes, destination: str) -> None:
