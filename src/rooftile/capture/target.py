@@ -16,7 +16,6 @@ from torch import nn
 from rooftile.capture.config import capture_config
 from rooftile.capture.conversion import convertible
 from rooftile.capture.devices import gpu_as_cpu
-from rooftile.capture.exported import capture_exported
 from rooftile.capture.module import (
     Mode,
     Progress,
@@ -80,6 +79,9 @@ def capture_target(
             progress=progress,
         )  # fmt: skip
     if target.endswith(".pt2"):
+        # torch.export takes 0.2 s to import, and no other kind of target needs it
+        from rooftile.capture.exported import capture_exported
+
         _refuse_sizes(target, "an exported program has its own sizes", batch=batch, seq=seq)
         return capture_exported(
             target, mode=mode, dtype=dtype, optimizer=optimizer, progress=progress
