@@ -56,7 +56,7 @@ def test_triton_is_asked_for_on_linux_alone(platform):
 def test_the_base_needs_no_torch(platform):
     """inst-01: the base installs and analyses everywhere."""
     base = wanted(PROJECT["dependencies"], platform)
-    assert base == {"msgspec", "typer", "rich", "jinja2", "plotly"}
+    assert base == {"msgspec", "typer", "rich", "jinja2", "plotly", "pyyaml"}
 
 
 def test_counting_works_without_torch_and_triton():

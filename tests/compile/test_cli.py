@@ -95,3 +95,87 @@ def test_a_sweep_of_24_from_the_cache():
     assert len(first.rows) == 24
     assert second == first
     assert reading < compiling / 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--sweep", "BLOK=1,2"), "'BLOK' must be an argument of softmax_kernel"),
+        ((), "constant BLOCK of softmax_kernel has no value: give BLOCK=..."),
+        (("--sweep", "BLOCK=8", "--sweep", "BLOCK=16"), "BLOCK must be given once"),
+        (("--sweep", "BLOCK=8", "--const", "BLOCK=16"), "BLOCK must be given once"),
+        (("--const", "BLOCK=8,16"), "--const must be NAME=VALUE, got 'BLOCK=8,16'"),
+        (("--const", "BLOCK=1000"), "kernels.py:"),
+    ],
+)
+def test_what_no_configuration_can_do_is_an_error(options, words):
+    """Exit code 2, the message alone and no table."""
+    done = run(f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_several_reasons_stand_in_the_table_before_the_error():
+    """Two block sizes fail in two ways; exit code 2."""
+    done = run(f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--sweep", "BLOCK=1000,4194304")
+    assert done.returncode == 2
+    assert "power of 2" in done.stdout
+    assert "exceeds triton maximum" in done.stdout
+    assert "none of the 2 configurations compiles" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_more_threads_than_a_block_has_are_one_row(target):
+    """64 warps are 2,048 threads on the one, 4,096 on the other; 4 warps are picked."""
+    done = run(
+        f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--const", "BLOCK=4096",
+        "--sweep", "num_warps=64,4", "--arch", target, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = from_json(done.stdout.encode(), Sweep)
+    assert found.rows[0].resources.threads == (2048 if target == "sm_90" else 4096)
+    assert (found.rows[0].blocks, found.pick) == (0, 1)
+    assert f"cannot launch: threads must be 1 to 1024 on {target}" in found.rows[0].error
+
+
+def test_what_ptxas_refuses_is_told_without_its_files():
+    """The finding alone: no temporary file, no command to repeat it."""
+    done = run(
+        f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--const", "BLOCK=1024",
+        "--const", "maxnreg=0",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: softmax_kernel does not assemble for sm_90: Positive non-zero value expected for"
+        " maxnreg\n"
+    )
+
+
+def test_a_file_that_ends_the_process_is_refused(tmp_path):
+    """``sys.exit`` at import is the file's fault: exit code 2 and its name."""
+    file = tmp_path / "ends.py"
+    file.write_text("import sys\nsys.exit(3)\n")
+    done = run(f"{file}:kernel")
+    assert done.returncode == 2
+    assert f"cannot import {file}: SystemExit: 3" in done.stderr
+
+
+def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path):
+    """By its file as by its dotted name, with a call that gives its types."""
+    package = tmp_path / "kernels_of_a_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text(
+        "import triton\n@triton.jit\ndef twice(x):\n    return x + x\n"
+    )
+    (package / "whole.py").write_text(
+        "import torch, triton, triton.language as tl\n"
+        "from .parts import twice\n"
+        "@triton.jit\ndef double(x_ptr, BLOCK: tl.constexpr):\n"
+        "    offs = tl.arange(0, BLOCK)\n"
+        "    tl.store(x_ptr + offs, twice(tl.load(x_ptr + offs)))\n"
+        "def example():\n    double[(1,)](torch.empty(1024), BLOCK=1024)\n"
+    )
+    done = run(f"{package / 'whole.py'}:double", "--json")
+    assert done.returncode == 0, done.stderr
+    assert from_json(done.stdout.encode(), Sweep).rows[0].resources.load_width_bytes == 16

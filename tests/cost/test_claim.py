@@ -120,9 +120,11 @@ def test_a_printed_bandwidth_above_the_memorys_is_impossible():
 
 
 def test_silence_on_the_dtype_is_read_in_what_the_gpu_has():
-    """An A100 has no fp8, an H100 no fp4."""
+    """An A100 has int8 in place of fp8, a T4 fp16 in place of bf16; an H100 has no fp4."""
     a100 = rooftile.claim("matmul", {"m": 64, "n": 64, "k": 64}, gpu="a100-sxm4-80gb", time=1.0)
-    assert {r.dtype for r in a100.readings} == {"bfloat16", "float32"}
+    assert {r.dtype for r in a100.readings} == {"bfloat16", "float32", "int8"}
+    t4 = rooftile.claim("matmul", {"m": 64, "n": 64, "k": 64}, gpu="t4", time=1.0)
+    assert {r.dtype for r in t4.readings} == {"float16", "float32", "int8"}
     assert {r.dtype for r in ask(time=1.0).readings} == {"bfloat16", "float32", "float8_e4m3fn"}
 
 
@@ -138,9 +140,18 @@ def test_less_than_a_launch_is_suspicious():
         ({"op": "frobnicate"}, "op must be one of attention, matmul"),
         ({"shape": {}}, "must have batch, heads, seq, dim, got no shape"),
         ({"shape": "batch=16"}, "must have batch, heads, seq, dim, got batch"),
-        ({"shape": "16x32"}, "shape must be sizes such as"),
+        ({"shape": "16x32"}, "shape must be whole sizes such as"),
         ({"shape": {**SHAPE, "depth": 3}}, "got 'depth'"),
-        ({"shape": {**SHAPE, "dim": 0}}, "dim must be at least 1, got 0"),
+        ({"shape": {**SHAPE, "dim": 128.5}}, "shape must be whole sizes"),
+        ({"shape": {**SHAPE, "dim": True}}, "shape must be whole sizes"),
+        ({"shape": {**SHAPE, "dim": "many"}}, "shape must be whole sizes"),
+        ({"shape": {**SHAPE, "dim": 10**30}}, r"at most 2\*\*62, got 10{30}"),
+        ({"shape": ["batch=16"]}, "shape must be whole sizes"),
+        ({"op": 3}, "op must be a name, got 3"),
+        ({"gpu": 7}, "gpu must be a name, a JSON file or a Device, got 7"),
+        ({"time": [1]}, r"time must be a number, or text with a unit, got \[1\]"),
+        ({"memory": True}, "memory must be a number, or text with a unit, got True"),
+        ({"shape": {**SHAPE, "dim": 0}}, "dim must be at least 1 and at most .*, got 0"),
         ({"time": None}, "must have a time, a bandwidth or a memory"),
         ({"time": "soon"}, "time must be a number and s, ms, us or ns, got 'soon'"),
         ({"time": -1.0}, "time must be positive and finite, got -1.0"),
@@ -171,10 +182,18 @@ def test_a_table_in_json_reads_as_the_csv(tmp_path):
     [
         ("a.csv", "op,shape,gpu,speed\ncopy,elements=8,h100-sxm,1\n", "got speed"),
         ("a.csv", "op,shape,gpu,time\n", "holds no claim"),
-        ("a.csv", "op,gpu,time\ncopy,h100-sxm,1 ms\n", "claim 1: shape must be given"),
+        (
+            "a.csv",
+            "op,gpu,time\ncopy,h100-sxm,1 ms\n",
+            "claim 1: shape of copy must have",
+        ),
         ("a.csv", "op,shape,gpu,time,causal\ncopy,elements=8,h100-sxm,1 ms,maybe\n", "yes or no"),
         ("a.json", '[{"op": "copy"', "truncated or no JSON"),
         ("a.json", '{"op": "copy"}', "must hold a list"),
+        ("a.yaml", "- op: [copy", "truncated or no YAML"),
+        ("a.yaml", "op: copy", "must hold a list"),
+        ("a.yml", "", "must hold a list"),
+        ("a.txt", "op: copy", r"must end in \.csv, \.json, \.yaml, \.yml"),
     ],
 )
 def test_a_broken_table_is_refused(name, text, words, tmp_path):
@@ -184,6 +203,97 @@ def test_a_broken_table_is_refused(name, text, words, tmp_path):
     with pytest.raises((InputError, FileFormatError), match=words) as caught:
         rooftile.claims_from_file(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_table_in_yaml_reads_as_the_csv(tmp_path):
+    """YAML's own numbers, words and mappings give what the CSV's text gives."""
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "- label: 7\n  op: attention\n  gpu: h100-sxm\n  time: 4.82 ms\n  unfused: yes\n"
+        "  shape: {batch: 16, heads: 32, seq: 4096, dim: '128'}\n"
+        "- {op: attention, gpu: h100-sxm, time: 0.00114, memory: 64 MB,\n"
+        "   shape: 'batch=16, heads=32, seq=4096, dim=128'}\n"
+    )
+    ours, theirs = rooftile.claims_from_file(path), rooftile.claims_from_file(EXAMPLE)
+    for mine, known in zip(ours.reports, theirs.reports, strict=False):
+        assert mine.readings == known.readings
+    assert ours.reports[0].claim.label == "7"
+
+
+def test_sizes_may_be_text_with_a_prefix():
+    """1e9 elements are 1,000,000,000, and 1k are 1,000."""
+    report = rooftile.claim("copy", "elements=1e9", gpu="h100-sxm", dtype="bf16", time=1.0)
+    assert report.claim.shape == {"elements": 10**9}
+    report = rooftile.claim("softmax", {"rows": "1k", "cols": 8.0}, gpu="h100-sxm", time=1.0)
+    assert report.claim.shape == {"rows": 1000, "cols": 8}
+
+
+def test_half_precision_of_an_old_gpu_is_a_reading():
+    """46 TFLOP/s on a T4 is 5.7 times its fp32 peak, and 0.70 of the 65 it has in fp16."""
+    report = rooftile.claim("matmul", {"m": 4096, "n": 4096, "k": 4096}, gpu="t4", time="3 ms")
+    assert report.answer == "possible"
+    (half,) = [r for r in report.readings if r.dtype == "float16"]
+    assert half.checks[0].factor == pytest.approx(2 * 4096**3 / 3e-3 / 65e12, rel=1e-3)
+
+
+def test_a_rate_that_nobody_published_is_no_reason_to_say_impossible():
+    """A GB10 has bf16 units of unknown rate: its traffic is checked, its FLOP/s are not."""
+    sizes = {"m": 4096, "n": 4096, "k": 4096}
+    for dtype in (None, "bf16"):
+        report = rooftile.claim("matmul", sizes, gpu="gb10", time="2 ms", dtype=dtype)
+        (found,) = [r for r in report.readings if r.dtype == "bfloat16"]
+        assert report.answer == "possible"
+        assert [check.name for check in found.checks] == ["traffic"]
+
+
+def test_sparsity_counts_only_where_the_gpu_has_it():
+    """172 TFLOP/s are above a V100's 125, sparse or not; an A100 has 624 sparse, not 312."""
+    sizes = {"m": 4096, "n": 4096, "k": 4096}
+    old = rooftile.claim("matmul", sizes, gpu="v100-sxm2-16gb", dtype="fp16", time="0.8 ms",
+                         sparse=True)  # fmt: skip
+    assert (old.answer, old.factor) == ("impossible", pytest.approx(2 * 4096**3 / 8e-4 / 125e12))
+    assert "sparsity does not count on this GPU" in old.readings[0].checks[0].detail
+    new = rooftile.claim("matmul", sizes, gpu="a100-sxm-80gb", dtype="bf16", time="0.3 ms",
+                         sparse=True)  # fmt: skip
+    assert new.answer == "possible"
+
+
+def test_two_values_of_fp4_are_one_byte():
+    """A product of 4096 cubed moves 3 * 4096**2 / 2 bytes in fp4, half of what fp8 moves."""
+    sizes = {"m": 4096, "n": 4096, "k": 4096}
+    report = rooftile.claim("matmul", sizes, gpu="b200", time=1.0, memory="9 MB")
+    moved = {r.dtype: r.bytes for r in report.readings}
+    assert moved["float4_e2m1fn_x2"] == 3 * 4096**2 // 2
+    assert moved["float8_e4m3fn"] == 3 * 4096**2
+    assert (report.answer, report.readings[0].dtype) == ("possible", "float4_e2m1fn_x2")
+
+
+@pytest.mark.parametrize("figure", ["bandwidth", "printed traffic"])
+def test_a_printed_bandwidth_of_what_fits_the_l2_may_be_the_l2s(figure):
+    """A copy of 2 MB each way: 5.5 TB/s, or 1.5 MB through memory, are suspicious alone."""
+    given = {
+        "bandwidth": {"bandwidth": "5.5 TB/s"},
+        "printed traffic": {"bandwidth": "0.5 TB/s", "time": "3 us"},
+    }[figure]
+    report = rooftile.claim("copy", {"elements": 10**6}, gpu="h200", dtype="bf16", **given)
+    check = {c.name: c for c in report.readings[0].checks}[figure]
+    assert (report.answer, check.answer) == ("suspicious", "suspicious")
+    assert check.factor > 1
+    assert "warm L2" in check.detail
+
+
+def test_more_memory_than_the_gpu_has_is_impossible():
+    """200 GB on a GPU of 80 GiB."""
+    report = ask(time="20 ms", memory="200 GB")
+    assert (report.answer, report.factor) == ("impossible", pytest.approx(200e9 / (80 * 2**30)))
+    assert "200 GB printed, the GPU has 85.9 GB" in report.readings[0].checks[-1].detail
+
+
+def test_small_figures_are_told_in_small_units():
+    """2.6 MFLOP, not 0.0000026 TFLOP."""
+    report = rooftile.claim("softmax", {"rows": 128, "cols": 4096}, gpu="t4", time="1 ms")
+    rate = report.readings[0].checks[0].detail
+    assert "2.621 MFLOP in 1 ms is 2.621 GFLOP/s, the dense peak is 8.1 TFLOP/s" in rate
 
 
 def test_the_kindest_reading_decides():

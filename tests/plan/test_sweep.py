@@ -102,3 +102,11 @@ def test_a_gpu_without_units_has_no_need():
     """Figures of one's own name no SMs."""
     with pytest.raises(InputError, match="known bandwidth and number of SMs"):
         needed_bytes(custom_device(100, 1000))
+
+
+def test_a_kernel_that_loads_nothing_is_not_praised_for_its_loads():
+    """No 16-byte loads, no bytes in flight: neither stands in the reason."""
+    result = run([with_load(0, 0)])
+    assert result.reason == (
+        "the largest tile with occupancy of 50 % or more and no spills; it loads nothing"
+    )

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 
 def claim(
     op: str,
-    shape: str | Mapping[str, int],
+    shape: str | Mapping[str, int | float | str],
     *,
     gpu: str | Device,
     time: float | str | None = None,
@@ -77,43 +77,49 @@ def claim(
     from rooftile.spec.dtypes import dtype as known
     from rooftile.units import parse_quantity, parse_seconds
 
+    for name, value in (("op", op), ("dtype", dtype)):
+        if not isinstance(value, str | None):
+            raise InputError(f"{name} must be a name, got {value!r}")
     device = choose_device(gpu)
-    sizes = _sizes(shape) if isinstance(shape, str) else dict(shape)
     given = Claim(
         op=op,
-        shape=sizes,
+        shape=_sizes(shape),
         gpu=device.id,
         label=label,
         dtype=None if dtype is None else known(dtype).name,
-        time_s=parse_seconds(time) if isinstance(time, str) else time,
+        time_s=parse_seconds(time) if isinstance(time, str) else _figure("time", time),
         causal=causal,
         unfused=unfused,
         sparse=sparse,
         bandwidth_bytes_per_s=(
             parse_quantity(bandwidth, "bandwidth", "B/s")
             if isinstance(bandwidth, str)
-            else bandwidth
+            else _figure("bandwidth", bandwidth)
         ),
-        memory_bytes=parse_quantity(memory, "memory", "B") if isinstance(memory, str) else memory,
+        memory_bytes=(
+            parse_quantity(memory, "memory", "B")
+            if isinstance(memory, str)
+            else _figure("memory", memory)
+        ),
     )
     return check_claim(given, device)
 
 
 def claims_from_file(path: str | Path) -> ClaimTable:
-    """Check a table of claims: a CSV with a header, or a JSON list of objects.
+    """Check a table of claims: a CSV with a header, or a list of objects in JSON or YAML.
 
     Columns are the arguments of :func:`claim`: label, op, shape, gpu, dtype, time, bandwidth,
     memory, causal, unfused, sparse. An empty cell says nothing.
 
     Args:
-        path: ``*.csv`` or ``*.json``.
+        path: ``*.csv``, ``*.json``, ``*.yaml`` or ``*.yml``.
 
     Returns:
         A report a row.
 
     Raises:
         InputError: The file cannot be read, or a row is wrong; the message names the row.
-        FileFormatError: It is neither, or has an unknown column.
+        FileFormatError: It is none of these, or has an unknown column.
     """
     from rooftile.records.claim import ClaimTable
 
@@ -124,7 +130,10 @@ def claims_from_file(path: str | Path) -> ClaimTable:
         raise InputError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{name} is no UTF-8 text: {error.reason}") from error
-    rows = _json_rows(text, name) if name.lower().endswith(".json") else _csv_rows(text, name)
+    read = _READERS.get(Path(name).suffix.lower())
+    if read is None:
+        raise FileFormatError(f"{name} must end in {', '.join(_READERS)}")
+    rows = read(text, name)
     reports = []
     for number, row in enumerate(rows, start=1):
         try:
@@ -134,17 +143,41 @@ def claims_from_file(path: str | Path) -> ClaimTable:
     return ClaimTable(tuple(reports))
 
 
-def _sizes(text: str) -> dict[str, int]:
-    """Sizes out of ``name=N`` parted by commas or blanks."""
-    sizes = {}
-    for part in re.split(r"[,;\s]+", text.strip()):
-        name, _, number = part.partition("=")
-        if not number.isdecimal():
-            raise InputError(
-                f"shape must be sizes such as batch=16,heads=32,seq=4096,dim=128, got {text!r}"
-            )
-        sizes[name] = int(number)
-    return sizes
+def _figure(name: str, value: object) -> float | None:
+    """A number in plain units, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InputError(f"{name} must be a number, or text with a unit, got {value!r}")
+    return value
+
+
+def _sizes(shape: object) -> dict[str, int]:
+    """Sizes by name, out of a mapping or of ``name=N`` parted by commas or blanks."""
+    given: dict[Any, Any] = {}
+    if isinstance(shape, Mapping):
+        given = dict(shape)
+    elif isinstance(shape, str):
+        parts = [part.partition("=") for part in re.split(r"[,;\s]+", shape.strip()) if part]
+        given = {name: number if equals else None for name, equals, number in parts}
+    sizes = {name: _size(number) for name, number in given.items()}
+    if None in sizes.values() or not (isinstance(shape, Mapping) or sizes):
+        raise InputError(
+            f"shape must be whole sizes such as batch=16,heads=32,seq=4096,dim=128, got {shape!r}"
+        )
+    return {str(name): size for name, size in sizes.items() if size is not None}
+
+
+def _size(number: object) -> int | None:
+    """A whole number, as it is or as text such as ``"4096"`` and ``"1e9"``; None of all else."""
+    from rooftile.units import parse_quantity
+
+    if isinstance(number, str):
+        try:
+            number = parse_quantity(number)
+        except InputError:  # the caller shows the whole shape
+            return None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return int(number) if number == number // 1 else None
 
 
 def _csv_rows(text: str, name: str) -> list[dict[str, Any]]:
@@ -156,11 +189,35 @@ def _csv_rows(text: str, name: str) -> list[dict[str, Any]]:
 def _json_rows(text: str, name: str) -> list[dict[str, Any]]:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is truncated or no JSON: {error}") from error
+    return _listed(content, name)
+
+
+def _yaml_rows(text: str, name: str) -> list[dict[str, Any]]:
+    import msgspec
+
+    try:
+        content = msgspec.yaml.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise FileFormatError(f"{name} is truncated or no YAML: {said}") from error
+    return _listed(content, name)
+
+
+def _listed(content: Any, name: str) -> list[dict[str, Any]]:
+    """The claims of a document."""
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise FileFormatError(f"{name} must hold a list of claims, each an object")
     return [_known(row, name) for row in content] or _nothing(name)
+
+
+_READERS: dict[str, Callable[[str, str], list[dict[str, Any]]]] = {
+    ".csv": _csv_rows,
+    ".json": _json_rows,
+    ".yaml": _yaml_rows,
+    ".yml": _yaml_rows,
+}
 
 
 def _nothing(name: str) -> list[dict[str, Any]]:
@@ -177,13 +234,14 @@ def _known(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _arguments(row: dict[str, Any]) -> dict[str, Any]:
     """A row as arguments of :func:`claim`."""
-    for needed in ("op", "shape", "gpu"):
+    for needed in ("op", "gpu"):
         if needed not in row:
             raise InputError(f"{needed} must be given, got none")
     flags: dict[str, Any] = {
         name: _flag(name, row[name]) for name in ("causal", "unfused", "sparse") if name in row
     }
-    return {**row, **flags}
+    # a row without a shape is told which sizes its op has
+    return {"shape": {}, **row, **flags, "label": str(row.get("label", ""))}
 
 
 def _flag(name: str, value: Any) -> bool:

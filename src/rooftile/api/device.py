@@ -68,6 +68,8 @@ def _known(gpu: str | Device) -> Device:
 
     if isinstance(gpu, Device):
         return gpu
+    if not isinstance(gpu, str):
+        raise InputError(f"gpu must be a name, a JSON file or a Device, got {gpu!r}")
     if not gpu.lower().endswith(".json"):
         return device(gpu)
     return cast(Device, read_record(gpu)) if _is_record(Path(gpu)) else device_from_file(gpu)

@@ -14,8 +14,8 @@ def claim(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV or JSON table of claims, in place of the options. Columns: label, op, "
-            "shape, gpu, dtype, time, bandwidth, memory, causal, unfused, sparse.",
+            help="A CSV, JSON or YAML table of claims, in place of the options. Columns: label, "
+            "op, shape, gpu, dtype, time, bandwidth, memory, causal, unfused, sparse.",
             metavar="[TABLE]",
         ),
     ] = None,
@@ -59,7 +59,8 @@ def claim(
 
     check_destinations((table,), json=json_to)
     if table is not None:
-        if op or shape or time or bandwidth or memory:
+        options = (op, shape, gpu, time, dtype, bandwidth, memory, causal)
+        if any(given is not None for given in options) or unfused or sparse:
             raise InputError("give a table or the options of one claim, not both")
         found = claims_from_file(table)
     else:

@@ -10,6 +10,8 @@ import typer
 
 from rooftile.errors import InputError
 
+Constant = bool | int | float | str | None  # a value of a kernel's constant
+
 Kernel = Annotated[
     str | None,
     typer.Argument(
@@ -156,12 +158,13 @@ def _kernel(
 
     if not 0 <= floor <= 100:
         raise InputError(f"--floor must be 0 to 100 percent, got {floor:g}")
+    values, constants = _settings(sweep, const)
     with stages() as progress:
         sweeps = sweep_kernel(
             kernel,
             arch,
-            values={name: _values(text) for name, text in map(_pair, sweep)},
-            constants={name: _values(text)[0] for name, text in map(_pair, const)},
+            values=values,
+            constants=constants,
             signature=signature,
             call=call,
             gpu=gpu,
@@ -169,6 +172,11 @@ def _kernel(
             cache=cache,
             progress=progress,
         )
+    rows = [row for result in sweeps for row in result.rows]
+    why = {row.error for row in rows if row.resources is None}
+    none = all(row.resources is None for row in rows)
+    if none and len(why) == 1:
+        raise InputError(why.pop())
     if html is not None:
         deliver(sweep_page(sweeps).encode(), html)
         print(f"wrote {html}", file=sys.stderr)
@@ -176,6 +184,27 @@ def _kernel(
         deliver(b"".join(record_json(result) for result in sweeps), STDOUT)
     elif html != STDOUT:
         write_lines(sweep_lines(sweeps, width_of(sys.stdout)), sys.stdout)
+    if none:
+        raise InputError(f"none of the {len(rows)} configurations compiles")
+
+
+def _settings(
+    sweep: list[str], const: list[str]
+) -> tuple[dict[str, list[Constant]], dict[str, Constant]]:
+    """What is tried and what stays, by name; each once."""
+    values: dict[str, list[Constant]] = {}
+    constants: dict[str, Constant] = {}
+    for text in (*sweep, *const):
+        name, words = _pair(text)
+        if name in values or name in constants:
+            raise InputError(f"{name} must be given once by --sweep or --const, got it again")
+        if len(values) < len(sweep):
+            values[name] = list(dict.fromkeys(_values(words)))
+        elif "," in words:
+            raise InputError(f"--const must be NAME=VALUE, got {text!r}: --sweep tries several")
+        else:
+            constants[name] = _values(words)[0]
+    return values, constants
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -186,7 +215,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, values
 
 
-def _values(text: str) -> list[bool | int | float | str | None]:
+def _values(text: str) -> list[Constant]:
     """Values between commas: numbers, True, False, None, else text."""
     words: dict[str, bool | None] = {"True": True, "False": False, "None": None}
     return [words[word] if word in words else _number(word) for word in text.split(",")]

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from rooftile.compile.targets import Target
 from rooftile.errors import InputError
 from rooftile.records.resources import Constant, KernelResources
 
-READER = 1  # raised when the same binary reads differently: what is cached is then void
+# What ptxas found, without its files and the command to find it again
+_PTXAS_ERROR = re.compile(r"\berror\s+:\s*(.+)")
+
+READER = 2  # raised when the same binary reads differently: what is cached is then void
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,8 @@ def compile_build(build: Build) -> KernelResources:
         )
     else:
         read = read_amd(compiled.asm["amdgcn"])
+        # the assembly's own limit stops at 1,024, whatever the launch will ask for
+        read["threads"] = metadata.num_warps * build.target.warp_size
     return KernelResources(
         kernel=build.kernel.__name__,
         target=build.target.name,
@@ -170,7 +176,7 @@ def compiled_kernel(build: Build) -> Any:
     except CompilationError as error:
         raise InputError(_where(kernel, error)) from error
     except PTXASError as error:
-        raise InputError(_not_assembled(target, str(error))) from error
+        raise InputError(_not_assembled(kernel, target, str(error))) from error
     except OutOfResources as error:
         raise InputError(str(error)) from error
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
@@ -205,7 +211,7 @@ def _source(build: Build) -> Any:
     )
 
 
-def _not_assembled(target: Target, message: str) -> str:
+def _not_assembled(kernel: Any, target: Target, message: str) -> str:
     """What ptxas did not take: the target itself, or the code."""
     import triton
 
@@ -214,7 +220,8 @@ def _not_assembled(target: Target, message: str) -> str:
             f"target must be one that Triton {triton.__version__} knows, its ptxas does not know"
             f" {target.name}: a newer Triton is wanted"
         )
-    return message
+    said = "; ".join(dict.fromkeys(_PTXAS_ERROR.findall(message))) or message
+    return f"{kernel.__name__} does not assemble for {target.name}: {said}"
 
 
 def _where(kernel: Any, error: Any) -> str:

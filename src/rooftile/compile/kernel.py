@@ -79,25 +79,34 @@ def load_module(place: str) -> ModuleType:
     Raises:
         TargetError: It is not there, or running it fails; the user's error is the cause.
     """
-    if not place.endswith(".py"):
-        try:
-            return importlib.import_module(place)
-        except Exception as error:
-            raise TargetError(f"cannot import {place}: {_words(error)}") from error
-    path = Path(place)
+    try:
+        return _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"cannot import {place}: {_words(error)}") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    """The module in a file, once; one in a package is imported as a part of it."""
     if not path.is_file():
-        raise TargetError(f"kernel's file {place} does not exist")
-    sys.path.insert(0, str(path.resolve().parent))
-    name = path.stem
+        raise TargetError(f"kernel's file {path} does not exist")
+    path = path.resolve()
+    folder, name = path.parent, path.stem
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    sys.path[:0] = dict.fromkeys((str(path.parent), str(folder)))
+    if "." in name:
+        return importlib.import_module(name)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise TargetError(f"cannot import {place}: {_words(error)}") from error
+    spec.loader.exec_module(module)
     return module
 
 
@@ -196,6 +205,6 @@ def _bare(found: Any, kind: type) -> Any:
     return found
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -44,7 +44,7 @@ def record_call(function: Callable[[], Any], kernel: Any, target: Target) -> Cal
             return seen[0]
         except InputError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TargetError(
                 f"{function.__name__} fails: {type(error).__name__}: {error}"
             ) from error

@@ -77,8 +77,7 @@ def _call(request: dict[str, Any], kernel: Any, target: Target) -> Call:
             {},
         )
     place, name = request["kernel"].rpartition(":")[0], request["call"]
-    module = sys.modules.get(Path(place).stem) if place.endswith(".py") else load_module(place)
-    function = getattr(module, name, None)
+    function = getattr(load_module(place), name, None)
     if function is None:
         raise InputError(
             f"signature of {kernel.__name__} is not known: give one, or write a function"

@@ -9,28 +9,32 @@ never for attention: its operands are not weights that could be pruned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
-from rooftile.cost.formulas.attention import Mask, attention_forward
-from rooftile.cost.formulas.matmul import matmul_forward
-from rooftile.cost.formulas.normalization import layer_norm_forward, rms_norm_forward
-from rooftile.cost.formulas.softmax import softmax_forward
+from rooftile.cost.claim_work import Work, least_work, product_math
 from rooftile.errors import InputError
 from rooftile.records.claim import Answer, Check, Claim, ClaimReport, Reading
-from rooftile.records.cost import Cost
 from rooftile.records.device import Device
-from rooftile.spec.dtypes import itemsize, math_key
-from rooftile.spec.peaks import peak
+from rooftile.spec.dtypes import math_key
+from rooftile.spec.peaks import peak, unpublished
 
 # Nobody's kernel has been seen above these parts of the two datasheet figures for long.
 _SUSPICIOUS_PEAK, _SUSPICIOUS_BANDWIDTH = 0.9, 0.96
 # So many times the least traffic is no sign of a fused kernel.
 _MUCH_TRAFFIC = 4.0
 _SPARSE = 2.0
-# What a silent claim may have been run in.
-_SILENT = ("bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn_x2")
+_MOST = 2**62  # of one size: what an address can count
+_SCALES = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
+# What a silent claim may have been run in: of each line the first that the GPU has.
+_SILENT = (
+    ("bfloat16", "float16"),
+    ("float32",),
+    ("float8_e4m3fn", "int8"),
+    ("float4_e2m1fn_x2",),
+)
+# NVIDIA from compute capability 8.0 and AMD from CDNA 3 on skip every second pair of zeros.
+_FIRST_SPARSE_SM = 80
+_SPARSE_GFX = ("gfx942", "gfx950")
 _RANK: dict[Answer, int] = {"possible": 0, "suspicious": 1, "impossible": 2}
 
 _NEEDED = {
@@ -43,32 +47,6 @@ _NEEDED = {
 }
 _OPTIONAL = {"attention": ("kv_heads", "k_len", "v_dim"), "matmul": ("batch",)}
 OPS = tuple(_NEEDED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What a call has to do at least.
-
-    Attributes:
-        kernels: The work of each kernel.
-        output_bytes: Of the results.
-        held_bytes: Of results and of what is kept between kernels.
-    """
-
-    kernels: tuple[Cost, ...]
-    output_bytes: int
-    held_bytes: int
-
-    @property
-    def flops(self) -> int:
-        """Matrix and vector FLOP; of matrix work, matrix FLOP alone: that is what people count."""
-        matrix = sum(cost.matrix_flops for cost in self.kernels)
-        return matrix or sum(cost.vector_flops for cost in self.kernels)
-
-    @property
-    def bytes(self) -> int:
-        """Least traffic."""
-        return sum(cost.bytes for cost in self.kernels)
 
 
 def check_claim(claim: Claim, device: Device) -> ClaimReport:
@@ -86,7 +64,7 @@ def check_claim(claim: Claim, device: Device) -> ClaimReport:
             the GPU has no peak for the dtype.
     """
     _check(claim)
-    dtypes = [claim.dtype] if claim.dtype else [d for d in _SILENT if _has_peak(device, d)]
+    dtypes = [claim.dtype] if claim.dtype else _silent(claim, device)
     masks: list[bool | None] = [None]
     if claim.op == "attention":
         masks = [claim.causal] if claim.causal is not None else [False, True]
@@ -108,8 +86,8 @@ def _check(claim: Claim) -> None:
         if name not in (*needed, *optional):
             known = ", ".join((*needed, *optional))
             raise InputError(f"shape of {claim.op} has {known}, got {name!r}")
-        if size < 1:
-            raise InputError(f"{name} must be at least 1, got {size}")
+        if not 1 <= size <= _MOST:
+            raise InputError(f"{name} must be at least 1 and at most 2**62, got {size}")
     if claim.unfused and claim.op != "attention":
         raise InputError(f"unfused is for attention, got op {claim.op!r}")
     given = (claim.time_s, claim.bandwidth_bytes_per_s, claim.memory_bytes)
@@ -127,7 +105,21 @@ def _kindness(reading: Reading) -> tuple[int, float, float]:
     return _RANK[reading.answer], reading.factor, together
 
 
+def _silent(claim: Claim, device: Device) -> list[str]:
+    """What a claim that names no dtype may have been run in."""
+    found = []
+    for alike in _SILENT:
+        has = [dtype for dtype in alike if _has_peak(device, dtype)]
+        if claim.op == "copy":
+            has += alike[-1:]  # bytes of any width are moved by every GPU
+        found += has[:1]
+    return found
+
+
 def _has_peak(device: Device, dtype: str) -> bool:
+    """Whether the GPU does products in a dtype, its rate known or not."""
+    if unpublished(device, math_key(dtype)):
+        return True
     try:
         peak(device, math_key(dtype))
     except InputError:  # the GPU has no such format: nobody can have run it there
@@ -135,147 +127,140 @@ def _has_peak(device: Device, dtype: str) -> bool:
     return True
 
 
-def _math(device: Device, dtype: str) -> str:
-    """The fastest roof that a dtype's products may have: float32 may have run as TF32."""
-    key = math_key(dtype)
-    return "tf32" if key == "fp32" and "tf32" in device.peaks else key
-
-
-def _attention(claim: Claim, item: int, math: str, causal: bool) -> _Work:
-    s = claim.shape
-    length, v_dim = s.get("k_len", s["seq"]), s.get("v_dim", s["dim"])
-    out = s["batch"] * s["heads"] * s["seq"] * v_dim * item
-    whole = attention_forward(
-        s["batch"], s["heads"], s["seq"], length, s["dim"], item, kv_heads=s.get("kv_heads"),
-        v_dim=v_dim, mask=Mask(causal=causal, bottom_right=True), lse=False, math=math,
-    )  # fmt: skip
-    if not claim.unfused:
-        return _Work((whole,), out, out)
-    many = s["batch"] * s["heads"]
-    scores = many * s["seq"] * length * item
-    kernels = (
-        matmul_forward(s["seq"], length, s["dim"], item, batch=many, math=math),
-        softmax_forward(many * s["seq"], length, item),
-        matmul_forward(s["seq"], v_dim, length, item, batch=many, math=math),
-    )
-    return _Work(kernels, out, out + scores)
-
-
-def _work(claim: Claim, device: Device, dtype: str, causal: bool | None) -> _Work:
-    s, item, math = claim.shape, itemsize(dtype), _math(device, dtype)
-    if claim.op == "attention":
-        return _attention(claim, item, math, bool(causal))
-    if claim.op == "matmul":
-        cost = matmul_forward(s["m"], s["n"], s["k"], item, batch=s.get("batch", 1), math=math)
-        return _Work((cost,), cost.write_bytes, cost.write_bytes)
-    if claim.op == "copy":
-        size = s["elements"] * item
-        return _Work((Cost(read_bytes=size, write_bytes=size),), size, size)
-    rows: dict[str, Callable[[int, int, int], Cost]] = {
-        "softmax": softmax_forward,
-        "rms_norm": rms_norm_forward,
-        "layer_norm": layer_norm_forward,
-    }
-    cost = rows[claim.op](s["rows"], s["cols"], item)
-    size = prod((s["rows"], s["cols"], item))
-    return _Work((cost,), size, size)
-
-
 def _reading(claim: Claim, device: Device, dtype: str, causal: bool | None) -> Reading:
-    work = _work(claim, device, dtype, causal)
+    work = least_work(claim, device, dtype, causal)
     checks = [
         check
         for check in (
             _rate(claim, device, dtype, work),
             _traffic(claim, device, work),
-            _bandwidth(claim, device),
-            _printed(claim, work),
+            _bandwidth(claim, device, work),
+            _printed(claim, device, work),
             _memory(claim, work),
+            _capacity(claim, device),
             _launch(claim, device, work),
         )
         if check is not None
     ]
+    if not checks:
+        raise InputError(
+            f"a claim must have a figure that {device.id} has one for, its bandwidth is not known"
+        )
     worst = max(checks, key=lambda check: (_RANK[check.answer], check.factor))
     return Reading(dtype, causal, work.flops, work.bytes, worst.answer, worst.factor, tuple(checks))
 
 
-def _rate(claim: Claim, device: Device, dtype: str, work: _Work) -> Check | None:
+def _rate(claim: Claim, device: Device, dtype: str, work: Work) -> Check | None:
     """Implied FLOP/s against the dense peak."""
     if claim.time_s is None or not work.flops:
         return None
     matrix = any(cost.matrix_flops for cost in work.kernels)
-    top = peak(device, _math(device, dtype) if matrix else "fp32", vector=not matrix)
-    sparse = claim.sparse and claim.op == "matmul"
+    if matrix and unpublished(device, product_math(device, dtype)):
+        return None
+    top = peak(device, product_math(device, dtype) if matrix else "fp32", vector=not matrix)
+    sparse = claim.sparse and claim.op == "matmul" and _has_sparse(device)
     if sparse:
         top *= _SPARSE
     rate = work.flops / claim.time_s
     detail = (
-        f"{work.flops / 1e12:.4g} TFLOP in {_time(claim.time_s)} is {rate / 1e12:,.4g} TFLOP/s, "
-        f"the {'sparse' if sparse else 'dense'} peak is {top / 1e12:,.4g}"
+        f"{_amount(work.flops, 'FLOP')} in {_time(claim.time_s)} is {_amount(rate, 'FLOP/s')}, "
+        f"the {'sparse' if sparse else 'dense'} peak is {_amount(top, 'FLOP/s')}"
     )
+    if claim.sparse and not sparse:
+        detail += ": sparsity does not count " + (
+            f"for {claim.op}" if claim.op != "matmul" else "on this GPU, which has none"
+        )
     return _judged("FLOP/s", rate / top, _SUSPICIOUS_PEAK, detail)
 
 
-def _traffic(claim: Claim, device: Device, work: _Work) -> Check | None:
+def _has_sparse(device: Device) -> bool:
+    """Whether the GPU's matrix units use 2:4 sparsity."""
+    family, _, number = device.target.partition("_")
+    if family == "sm":
+        return int(number) >= _FIRST_SPARSE_SM
+    return device.target in _SPARSE_GFX
+
+
+def _traffic(claim: Claim, device: Device, work: Work) -> Check | None:
     """The least traffic against device memory; what fits the L2 may have been warm."""
     bandwidth = device.bandwidth.value
     if claim.time_s is None or bandwidth is None:
         return None
     least_s = work.bytes / bandwidth
     detail = (
-        f"{work.bytes / 1e9:.4g} GB at {bandwidth / 1e12:.4g} TB/s take {_time(least_s)}, "
+        f"{_amount(work.bytes, 'B', 'G')} at {_amount(bandwidth, 'B/s')} take {_time(least_s)}, "
         f"claimed are {_time(claim.time_s)}"
     )
     scores = work.held_bytes - work.output_bytes
     if scores:
-        passes = f"; four passes over {scores / 1e9:.4g} GB of scores alone"
+        passes = f"; four passes over {_amount(scores, 'B', 'G')} of scores alone"
         detail += f"{passes} take {_time(4 * scores / bandwidth)}"
-    l2 = device.l2_bytes.value
     check = _judged("traffic", least_s / claim.time_s, _SUSPICIOUS_BANDWIDTH, detail)
+    return _or_warm(check, device, work)
+
+
+def _or_warm(check: Check, device: Device, work: Work) -> Check:
+    """What is impossible for memory is only suspicious where all of it fits the L2."""
+    l2 = device.l2_bytes.value
     if check.answer == "impossible" and l2 is not None and work.bytes <= l2:
-        return Check(check.name, "suspicious", check.factor, f"{detail}: only from a warm L2")
+        words = f"{check.detail}: only from a warm L2"
+        return Check(check.name, "suspicious", check.factor, words)
     return check
 
 
-def _bandwidth(claim: Claim, device: Device) -> Check | None:
+def _bandwidth(claim: Claim, device: Device, work: Work) -> Check | None:
     """A printed bandwidth against the datasheet's."""
     top = device.bandwidth.value
     if claim.bandwidth_bytes_per_s is None or top is None:
         return None
-    detail = f"{claim.bandwidth_bytes_per_s / 1e12:.4g} TB/s printed, {top / 1e12:.4g} there are"
-    return _judged("bandwidth", claim.bandwidth_bytes_per_s / top, _SUSPICIOUS_BANDWIDTH, detail)
+    printed = claim.bandwidth_bytes_per_s
+    detail = f"{_amount(printed, 'B/s')} printed, {_amount(top, 'B/s')} there are"
+    return _or_warm(
+        _judged("bandwidth", printed / top, _SUSPICIOUS_BANDWIDTH, detail), device, work
+    )
 
 
-def _printed(claim: Claim, work: _Work) -> Check | None:
+def _printed(claim: Claim, device: Device, work: Work) -> Check | None:
     """What the printed bandwidth moves in the printed time, against the least traffic."""
     if claim.bandwidth_bytes_per_s is None or claim.time_s is None:
         return None
     moved = claim.bandwidth_bytes_per_s * claim.time_s
     factor = work.bytes / moved
     detail = (
-        f"the printed bandwidth moves {moved / 1e9:.4g} GB in that time, "
-        f"{work.bytes / 1e9:.4g} GB must move"
+        f"the printed bandwidth moves {_amount(moved, 'B', 'G')} in that time, "
+        f"{_amount(work.bytes, 'B', 'G')} must move"
     )
     if factor > 1:
-        return Check("printed traffic", "impossible", factor, detail)
+        return _or_warm(Check("printed traffic", "impossible", factor, detail), device, work)
     much = factor < 1 / _MUCH_TRAFFIC
     return Check("printed traffic", "suspicious" if much else "possible", factor, detail)
 
 
-def _memory(claim: Claim, work: _Work) -> Check | None:
+def _memory(claim: Claim, work: Work) -> Check | None:
     """A printed memory against what must be in it at once."""
     if claim.memory_bytes is None:
         return None
     detail = (
-        f"{claim.memory_bytes / 1e6:,.4g} MB printed, the output alone is "
-        f"{work.output_bytes / 1e6:,.4g} MB"
+        f"{_amount(claim.memory_bytes, 'B', 'G')} printed, the output alone is "
+        f"{_amount(work.output_bytes, 'B', 'G')}"
     )
     if work.held_bytes > work.output_bytes:
-        detail += f", with the scores {work.held_bytes / 1e6:,.4g} MB"
+        detail += f", with the scores {_amount(work.held_bytes, 'B', 'G')}"
     return _judged("memory", work.held_bytes / claim.memory_bytes, 1.0, detail)
 
 
-def _launch(claim: Claim, device: Device, work: _Work) -> Check | None:
+def _capacity(claim: Claim, device: Device) -> Check | None:
+    """A printed memory against what the GPU has; only told where it has less."""
+    has = device.memory_bytes.value
+    if claim.memory_bytes is None or has is None or claim.memory_bytes <= has:
+        return None
+    detail = (
+        f"{_amount(claim.memory_bytes, 'B', 'G')} printed, the GPU has {_amount(has, 'B', 'G')}"
+    )
+    return _judged("capacity", claim.memory_bytes / has, 1.0, detail)
+
+
+def _launch(claim: Claim, device: Device, work: Work) -> Check | None:
     """The launch floor is an assumption, not a law: below it a claim is suspicious."""
     floor = device.launch_s.value
     if claim.time_s is None or floor is None or claim.time_s >= floor * len(work.kernels):
@@ -296,3 +281,10 @@ def _judged(name: str, factor: float, suspicious: float, detail: str) -> Check:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} us"
+
+
+def _amount(value: float, unit: str, top: str = "T") -> str:
+    """A number of FLOP or bytes in the largest unit, up to ``top``, that it reaches."""
+    scales = [scale for scale in _SCALES if _SCALES[scale] <= _SCALES[top]]
+    scale = next((s for s in scales if value >= _SCALES[s]), "")
+    return f"{value / _SCALES[scale]:,.4g} {scale}{unit}"

@@ -158,9 +158,17 @@ def _row(
         occupancy=share,
         limiting=limiting(now),
         in_flight_bytes=now.blocks * outcome.threads * outcome.load_burst_bytes,
-        error="" if now.blocks else f"cannot launch: {kernel_occupancy(unit, outcome).reason}",
+        error="" if now.blocks else f"cannot launch: {_why_not_launched(unit, outcome)}",
         unfit=tuple(unfit),
     )
+
+
+def _why_not_launched(unit: Limits, kernel: KernelResources) -> str:
+    """Why not one block fits: of this kernel, or of any with such numbers."""
+    try:
+        return kernel_occupancy(unit, kernel).reason
+    except InputError as error:  # more threads than a block can have
+        return str(error)
 
 
 def _pick(rows: Sequence[SweepRow], floor: float, need: int) -> tuple[int | None, str]:
@@ -183,7 +191,8 @@ def _pick(rows: Sequence[SweepRow], floor: float, need: int) -> tuple[int | None
     enough = f"it has {flight:,} B in flight, {enough} that keep the memory busy"
     if not fit:
         return best, f"none meets all wishes; this one fails least ({', '.join(rows[best].unfit)})"
-    return best, (
-        f"the largest tile with occupancy of {100 * floor:g} % or more, no spills and 16-byte"
-        f" loads; {enough}"
-    )
+    largest = f"the largest tile with occupancy of {100 * floor:g} % or more"
+    picked = rows[best].resources
+    if picked is not None and not picked.load_width_bytes:
+        return best, f"{largest} and no spills; it loads nothing"
+    return best, f"{largest}, no spills and 16-byte loads; {enough}"

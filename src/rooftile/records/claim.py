@@ -48,7 +48,7 @@ class Check:
 
     Attributes:
         name: What is compared: ``"FLOP/s"``, ``"traffic"``, ``"bandwidth"``, ``"printed traffic"``,
-            ``"memory"`` or ``"launch"``.
+            ``"memory"``, ``"capacity"`` or ``"launch"``.
         answer: What it says.
         factor: Claimed over possible: above 1 it is impossible.
         detail: Both figures, in words.

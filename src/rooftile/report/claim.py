@@ -6,7 +6,7 @@ from rooftile import units
 from rooftile.records.claim import Check, ClaimReport, ClaimTable, Reading
 from rooftile.report.columns import Column, Line, align, pairs
 
-_CHECKS = ("FLOP/s", "traffic", "bandwidth", "printed traffic", "memory", "launch")
+_CHECKS = ("FLOP/s", "traffic", "bandwidth", "printed traffic", "memory", "capacity", "launch")
 
 
 def claim_lines(table: ClaimTable, width: int | None = None) -> list[Line]:

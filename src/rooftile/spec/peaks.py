@@ -61,6 +61,17 @@ def peak(device: Device, math: str, *, vector: bool = False) -> float:
     return value
 
 
+def unpublished(device: Device, math: str) -> bool:
+    """Whether the GPU may well have a format that nobody gave the rate of.
+
+    Args:
+        device: The GPU.
+        math: As for :func:`peak_key`.
+    """
+    figure = device.peaks.get(math)
+    return figure is not None and figure.value is None and figure.source.startswith(_UNPUBLISHED)
+
+
 def _no_peak(device: Device, math: str, figure: Figure | None) -> InputError:
     has = ", ".join(key for key, known in device.peaks.items() if known.value is not None)
     if figure is not None and figure.source.startswith(_UNPUBLISHED):
