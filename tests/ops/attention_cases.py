@@ -27,8 +27,10 @@ def small_tiles(device: str, block_m: int = 16, block_n: int = 16) -> Iterator[N
         yield
 
 
-def assert_near(name: str, actual: Tensor, truth: Tensor) -> None:
-    """Equal where infinite, near where finite; the dtype of the result sets how near."""
+def assert_near(
+    name: str, actual: Tensor, truth: Tensor, operands: torch.dtype | None = None
+) -> None:
+    """Equal where infinite, near where finite; the dtype of the operands sets how near."""
     assert actual.shape == truth.shape, f"{name}: {list(actual.shape)} != {list(truth.shape)}"
     finite = truth.isfinite()
     assert torch.equal(actual.isfinite(), finite), f"{name}: other places are infinite"
@@ -36,7 +38,7 @@ def assert_near(name: str, actual: Tensor, truth: Tensor) -> None:
     if not finite.any():
         return
     error = (actual.double() - truth)[finite].abs().max().item()
-    bound = TOLERANCE[actual.dtype] * max(1.0, truth[finite].abs().max().item())
+    bound = TOLERANCE[operands or actual.dtype] * max(1.0, truth[finite].abs().max().item())
     assert error <= bound, f"{name}: {error=:.3e} > {bound=:.3e}"
 
 
@@ -72,7 +74,7 @@ def compare(q: Tensor, k: Tensor, v: Tensor, *, layout: str = "bhsd", **options:
     right = torch.autograd.grad([true_o, true_lse[seen]], truths, upstream)
     for name, leaf, actual, truth in zip(names, leaves, found, right, strict=True):
         assert actual.dtype == leaf.dtype
-        assert_near(f"gradient of {name}", actual, truth)
+        assert_near(f"gradient of {name}", actual, truth, q.dtype)
 
 
 def is_float(value: Any) -> bool:
