@@ -6,6 +6,7 @@ from torch import nn
 
 from rooftile.capture.module import capture_module
 from rooftile.capture.target import capture_target
+from rooftile.cost.graph import price
 from rooftile.errors import InputError, TargetError
 
 
@@ -121,3 +122,63 @@ def test_sys_exit_in_the_users_code():
 
     with pytest.raises(TargetError, match=r"sys\.exit\(0\)"):
         capture_module(Model(), torch.zeros(2))
+
+
+class TwoResults(nn.Module):
+    """Logits and an auxiliary scalar, as a mixture of experts returns them."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y, y.exp().mean()
+
+
+def test_the_users_loss_wins():
+    """A scalar beside the logits is no loss where the user says which one is."""
+    graph = capture_module(
+        TwoResults(), torch.zeros(2, 4), mode="train", loss=lambda out: out[0].sin().sum()
+    )
+    backward = {op.name for op in graph.ops if op.phase == "backward"}
+    assert "cos" in backward
+    without = capture_module(TwoResults(), torch.zeros(2, 4), mode="train")
+    assert "cos" not in {op.name for op in without.ops}
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda t: {"loss": t},
+        lambda t: {"loss": t, "aux": t * 2},
+        lambda t: {"total": t},
+        lambda t: t.reshape(1),
+        lambda t: (t.reshape(1), torch.zeros(3)),
+        lambda t: [t],
+    ],
+    ids=["mapping", "two of a mapping", "only one of a mapping", "[1]", "[1] of two", "list"],
+)
+def test_where_a_loss_may_be(wrap):
+    """In a mapping, under any name if it is alone, and with one dimension of one."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return wrap(self.linear(x).sum())
+
+    graph = capture_module(Model(), torch.zeros(2, 4), mode="train")
+    assert "backward" in {op.phase for op in graph.ops}
+
+
+def test_sgd_in_its_steady_state():
+    """16 weights: weight, gradient and momentum in, weight and momentum out, 4 FLOP each."""
+    graph = capture_module(
+        nn.Linear(4, 4, bias=False), torch.zeros(2, 4), mode="train", loss=lambda out: out.sum(),
+        optimizer="sgd",
+    )  # fmt: skip
+    (cost,) = [price(op) for op in graph.ops if op.phase == "optimizer"]
+    assert (cost.read_bytes, cost.write_bytes, cost.vector_flops) == (192, 128, 64)

@@ -286,13 +286,15 @@ def test_adamw():
 
 
 def test_sgd():
-    """Plain: 2 FLOP, parameters and gradients; with momentum 3 more and the buffers."""
+    """Plain: 2 FLOP, parameters and gradients; with momentum 2 more and the buffers, damped 3."""
     inputs = {"self.0": tensor(8), "grads.0": tensor(8)}
     plain = cost_of("sgd_step", inputs, changed=tuple(inputs), momentum=0.0, weight_decay=0.0)
     assert (plain.vector_flops, plain.read_bytes, plain.write_bytes) == (16, 64, 32)
     inputs["momentum_buffer_list.0"] = tensor(8)
     heavy = cost_of("sgd_step", inputs, changed=tuple(inputs), momentum=0.9, weight_decay=0.0)
-    assert (heavy.vector_flops, heavy.read_bytes, heavy.write_bytes) == (40, 96, 64)
+    assert (heavy.vector_flops, heavy.read_bytes, heavy.write_bytes) == (32, 96, 64)
+    damped = cost_of("sgd_step", inputs, changed=tuple(inputs), momentum=0.9, dampening=0.1)
+    assert damped.vector_flops == 40
     first = cost_of("sgd_step", inputs, changed=tuple(inputs), momentum=0.9, is_first_step=True)
     assert (first.vector_flops, first.read_bytes, first.write_bytes) == (16, 64, 64)
 

@@ -14,11 +14,11 @@ import torch
 
 from rooftile.capture.config_inputs import Example, example, shapes_of
 from rooftile.capture.config_labels import add_labels
+from rooftile.capture.fake import Fakes
 from rooftile.capture.module import (
     Mode,
     Progress,
     capture_module,
-    fake_mode,
     no_progress,
     torch_dtype,
     user_errors,
@@ -63,15 +63,16 @@ def capture_config(
     model_class = _model_class(transformers, settings, path)
     wanted, notes = _weights_dtype(settings, dtype, path)
     progress("building the model")
+    fakes = Fakes()
     where = f"{model_class.__name__} cannot be built from {path}"
     with _in_one_line(), user_errors(where), _quiet(transformers):
         model, config, more = _build(model_class, settings, wanted)
-    with fake_mode():
+    with fakes.mode:
         made = example(model, config, batch=batch, seq=seq, dtype=wanted)
         if mode == "train":
             add_labels(made, model, config, wanted)
     weights = str(wanted).removeprefix("torch.")
-    with _one_sequence_a_row(), _unchecked(), _quiet(transformers), _shown(made):
+    with _unchecked(), _quiet(transformers), _shown(made):
         return capture_module(
             model,
             made.inputs,
@@ -79,6 +80,7 @@ def capture_config(
             optimizer=optimizer,
             target_name=path,
             assumptions=(*made.assumptions, f"weights in {weights}", *notes, *more),
+            fakes=fakes,
             progress=progress,
         )
 
@@ -216,23 +218,6 @@ def _default_class(settings: dict[str, Any], path: str) -> str:
         f"target {path!r}: it needs 'architectures', or a 'model_type' that transformers knows, "
         f"got {model_type!r}"
     )
-
-
-@contextmanager
-def _one_sequence_a_row() -> Iterator[None]:
-    """Spare the library a look at the position ids for packed sequences: there are none.
-
-    Without this it builds a full mask under fake tensors and repeats the key-value heads, and the
-    attention that a GPU runs (causal, no mask, grouped heads) would not be the one recorded.
-    """
-    from transformers import masking_utils
-
-    original = masking_utils.find_packed_sequence_indices
-    masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    try:
-        yield
-    finally:
-        masking_utils.find_packed_sequence_indices = original
 
 
 @contextmanager

@@ -4,26 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.attention.bias import CausalBias
+
+from rooftile.capture.attention import causal_biases
+from rooftile.capture.values import Following, Values
+from rooftile.errors import InputError
+
+
+def _mode() -> FakeTensorMode:
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@dataclass(frozen=True)
+class Fakes:
+    """What the building of a model and the capture of its step must share.
+
+    Attributes:
+        mode: Tensors made under it have shapes and no memory; real ones that meet them lose theirs.
+            A tensor of another mode would be taken for a real one, with a storage of its own.
+        values: What is known to stand in the small ones all the same.
+    """
+
+    mode: FakeTensorMode = field(default_factory=_mode)
+    values: Values = field(default_factory=Values)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Make tensors as shapes, and follow what stands in small ones."""
+        with self.mode, Following(self.values), causal_biases():
+            yield
 
 
 class Faker:
-    """Makes one fake tensor for each real one; the same for tied parameters and repeated inputs."""
+    """Makes one fake tensor for each real one; the same for tied parameters and repeated inputs.
 
-    def __init__(self, mode: FakeTensorMode, dtype: torch.dtype | None) -> None:
-        self._mode = mode
+    Tensors that share memory have fake ones that share it too. What small real ones hold is kept.
+    """
+
+    def __init__(self, fakes: Fakes, dtype: torch.dtype | None) -> None:
+        self._mode = fakes.mode
+        self._values = fakes.values
         self._dtype = dtype
         self._made: dict[int, Tensor] = {}
         self._kept: list[Tensor] = []  # an id stays that tensor's while it lives
+        self._storages: dict[tuple[int, torch.dtype | None], torch.UntypedStorage] = {}
 
     def tensor(self, real: Tensor) -> Tensor:
-        """The fake twin, on the CPU, floating-point ones in the wanted dtype."""
+        """The fake twin, on the CPU, floating-point ones in the wanted dtype.
+
+        Raises:
+            InputError: The tensor is sparse or nested.
+        """
         kept = self._dtype in (None, real.dtype) or not real.is_floating_point()
-        if isinstance(real, FakeTensor) and kept:
+        if isinstance(real, CausalBias) or (
+            isinstance(real, FakeTensor) and real.fake_mode is self._mode and kept
+        ):
             return real
         fake = self._made.get(id(real))
         if fake is None:
@@ -36,6 +77,9 @@ class Faker:
         if isinstance(value, Tensor):
             return self.tensor(value)
         if isinstance(value, Mapping):
+            for name, mask in value.items():
+                if isinstance(mask, Tensor) and name.endswith("mask"):
+                    self._read(mask)
             return {k: self.tree(v) for k, v in value.items()}
         if isinstance(value, (tuple, list)):
             members = [self.tree(v) for v in value]
@@ -43,13 +87,39 @@ class Faker:
             return type(value)(*members) if named else type(value)(members)
         return value
 
+    def _read(self, mask: Tensor) -> None:
+        """What a mask in floating point holds says what is hidden; other data says nothing."""
+        held = self._values.of(mask)
+        if held is not None:
+            self._values.know(self.tensor(mask), held.to(self.tensor(mask).dtype))
+
     def _make(self, real: Tensor) -> Tensor:
+        if real.layout is not torch.strided or real.is_nested:
+            kind = "nested" if real.is_nested else str(real.layout).removeprefix("torch.")
+            raise InputError(f"tensors must be dense (torch.strided), got a {kind} one")
         dtype = self._dtype if self._dtype is not None and real.is_floating_point() else real.dtype
         with self._mode, torch.no_grad():
-            fake = torch.empty_strided(real.shape, real.stride(), dtype=dtype, device="cpu")
+            fake = torch.empty(0, dtype=dtype, device="cpu")
+            place = (real.storage_offset(), real.shape, real.stride())
+            fake.set_(self._storage(real, dtype), *place)
         if isinstance(real, nn.Parameter):
             return nn.Parameter(fake, requires_grad=real.requires_grad)
+        # data in floating point is an example's, and the next one's is other
+        held = None if real.is_floating_point() else self._values.of(real)
+        if held is not None:
+            self._values.know(fake, held)
         return fake.requires_grad_(real.requires_grad)
+
+    def _storage(self, real: Tensor, dtype: torch.dtype) -> torch.UntypedStorage:
+        """The fake storage for a real one; one converted for each dtype it is converted from."""
+        storage = real.untyped_storage()
+        key = (storage._cdata, real.dtype if dtype is not real.dtype else None)
+        found = self._storages.get(key)
+        if found is None:
+            size = storage.nbytes() // real.itemsize * dtype.itemsize
+            fake = torch.empty(size, dtype=torch.uint8, device="cpu")
+            found = self._storages[key] = fake.untyped_storage()
+        return found
 
 
 @contextmanager

@@ -14,13 +14,15 @@ from torch import nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensorMode,
 )
 
+from rooftile.capture.attention import causal_biases
 from rooftile.capture.devices import gpu_as_cpu
-from rooftile.capture.fake import Faker, fake_weights
+from rooftile.capture.fake import Faker, Fakes, fake_weights
 from rooftile.capture.fused import fused_ops
+from rooftile.capture.masks import readable_masks
 from rooftile.capture.modules import ModuleStack
+from rooftile.capture.notes import noting
 from rooftile.capture.recorder import Recorder
 from rooftile.capture.scan import fused_scans
 from rooftile.capture.step import Loss, check_optimizer, run_inference, run_training, tensors
@@ -39,11 +41,6 @@ def no_progress(stage: str) -> None:
     """Say nothing."""
 
 
-def fake_mode() -> FakeTensorMode:
-    """Tensors made under it have shapes and no memory; real ones that meet them lose theirs."""
-    return FakeTensorMode(allow_non_fake_inputs=True)
-
-
 def capture_module(
     model: nn.Module,
     inputs: Any,
@@ -54,6 +51,7 @@ def capture_module(
     loss: Loss | None = None,
     target_name: str = "",
     assumptions: tuple[str, ...] = (),
+    fakes: Fakes | None = None,
     progress: Progress = no_progress,
 ) -> Graph:
     """Record one step of a model without running it.
@@ -68,6 +66,7 @@ def capture_module(
         loss: Callable of the model's output, for a model that returns no loss itself.
         target_name: What the user calls it.
         assumptions: What the caller took for granted, kept with the graph.
+        fakes: What the model was built under, if without memory.
         progress: Told each stage in a word.
 
     Returns:
@@ -81,19 +80,21 @@ def capture_module(
     check_optimizer(optimizer, mode)
     wanted = torch_dtype(dtype)
     model, notes = _unwrapped(model)
-    mode_ = fake_mode()
-    faker = Faker(mode_, wanted)
+    fakes = fakes or Fakes()
+    faker = Faker(fakes, wanted)
     modules = ModuleStack()
-    recorder = Recorder(modules)
-    with ExitStack() as stack:
+    recorder = Recorder(modules, fakes.values)
+    with noting() as noted, ExitStack() as stack:
         stack.enter_context(fake_weights(model, faker))
         inputs = faker.tree(inputs)
         model.train(mode == "train")
         for context in (
-            mode_,
+            fakes.mode,
             torch.compiler.set_stance("force_eager"),
             fused_ops(),
             fused_scans(),
+            causal_biases(),
+            readable_masks(fakes.values),
         ):
             stack.enter_context(context)
         parameters = {
@@ -119,7 +120,7 @@ def capture_module(
         inputs=given,
         parameters=parameters,
         results=wanted_after,
-        assumptions=(*assumptions, *notes, *_assumed(mode, optimizer, wanted)),
+        assumptions=(*assumptions, *notes, *noted, *_assumed(mode, optimizer, wanted)),
         versions={"torch": str(torch.__version__)},
     )
 

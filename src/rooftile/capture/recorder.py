@@ -14,6 +14,7 @@ from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
 from rooftile.capture.place import place
 from rooftile.capture.signature import ACCUMULATING, FILLS, Argument, Signature, signature_of
+from rooftile.capture.values import Values
 from rooftile.records.graph import Attr, Op, Operand, Phase, Scalar
 from rooftile.records.tensor import Tensor
 
@@ -39,12 +40,13 @@ class Recorder(TorchDispatchMode):
         """Nothing compiles while a capture runs: spare torch the guard around each dispatch."""
         return False
 
-    def __init__(self, modules: ModuleStack) -> None:
+    def __init__(self, modules: ModuleStack, values: Values) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.ops: list[Op] = []
         self.phase: Phase = "forward"
         self.paused = False
         self._modules = modules
+        self._values = values
         self._lines = LineFinder()
         self._signatures: dict[Any, Signature] = {}
         self._storages: dict[int, int] = {}
@@ -55,8 +57,6 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if self.paused:
-            return func(*args, **(kwargs or {}))
         if func is _DEVICE:  # two of three dispatches under fake tensors
             return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
@@ -70,8 +70,8 @@ class Recorder(TorchDispatchMode):
                 parts = (stand_in or func.decompose)(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        result = func(*args, **kwargs)
-        if not signature.skip:
+        result = self._values.run(self, signature, func, args, kwargs)
+        if not (signature.skip or self.paused):
             self._record(signature, args, kwargs, result)
         return result
 

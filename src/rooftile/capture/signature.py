@@ -47,6 +47,7 @@ class Signature:
         name: Our name for it.
         positional: Its arguments in order.
         by_name: The same by name.
+        writes: It changes an argument.
         skip: It launches nothing and is no view: not recorded.
         composite: Torch runs it as other ops.
         tf32: ``"matmul"`` or ``"convolution"`` where a switch of torch's decides about TF32.
@@ -58,6 +59,7 @@ class Signature:
     name: str
     positional: tuple[Argument, ...]
     by_name: dict[str, Argument]
+    writes: bool
     skip: bool
     composite: bool
     tf32: str
@@ -69,7 +71,9 @@ def signature_of(func: Any) -> Signature:
     if schema is None:  # a higher-order op: no schema, its arguments are named by position
         name = str(func)
         arguments = tuple(Argument(f"arg{i}", False, False) for i in range(32))
-        return Signature(name, name, "", ATEN.get(name, name), arguments, {}, False, False, "")
+        return Signature(
+            name, name, "", ATEN.get(name, name), arguments, {}, False, False, False, ""
+        )
     namespace, _, base = schema.name.partition("::")
     ours = namespace in ("aten", "rooftile_capture")
     name = ATEN.get(base, base) if ours else ATEN.get(schema.name, schema.name)
@@ -91,6 +95,7 @@ def signature_of(func: Any) -> Signature:
         name=name,
         positional=arguments,
         by_name={a.name: a for a in arguments},
+        writes=any(a.writes for a in arguments),
         skip=namespace in _METADATA_NAMESPACES or base in _METADATA_OPS,
         composite=namespace == "aten" and _comes_apart(func, base),
         tf32=tf32,

@@ -65,22 +65,27 @@ def call(model: nn.Module, inputs: Any) -> Any:
 
 
 def find_loss(output: Any, loss: Loss | None) -> Tensor:
-    """The model's scalar output, else its ``.loss``, else what the target's callable makes of it.
+    """What the user's callable makes of the output; else its ``.loss``, else its only scalar.
+
+    A tensor of one element counts as a scalar where no other does.
 
     Raises:
         TargetError: None of the three gives a scalar.
     """
-    scalars = [t for t in _top_level(output) if t.dim() == 0 and t.is_floating_point()]
-    if len(scalars) == 1:
-        return scalars[0]
-    own = getattr(output, "loss", None)
-    if isinstance(own, Tensor) and own.numel() == 1:
-        return _scalar(own)
     if loss is not None:
         value = loss(output)
         if isinstance(value, Tensor) and value.numel() == 1:
             return _scalar(value)
         raise TargetError(f"the target's loss must return a scalar tensor, got {_describe(value)}")
+    own = getattr(output, "loss", None)
+    if own is None and isinstance(output, Mapping):
+        own = output.get("loss")
+    if isinstance(own, Tensor) and own.numel() == 1:
+        return _scalar(own)
+    floating = [t for t in _top_level(output) if t.is_floating_point() and t.numel() == 1]
+    scalars = [t for t in floating if t.dim() == 0] or floating
+    if len(scalars) == 1:
+        return _scalar(scalars[0])
     raise TargetError(
         "no loss to train on: the model's output must be a scalar tensor or have a .loss, or the "
         "target must return (model, inputs, loss) with a callable of the output; the output is "
@@ -95,6 +100,8 @@ def _scalar(t: Tensor) -> Tensor:
 def _top_level(output: Any) -> list[Tensor]:
     if isinstance(output, Tensor):
         return [output]
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
     if isinstance(output, (tuple, list)):
         return [t for t in output if isinstance(t, Tensor)]
     return []
@@ -103,7 +110,7 @@ def _top_level(output: Any) -> list[Tensor]:
 def _describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, Mapping)):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"
 

@@ -16,13 +16,13 @@ from torch import nn
 from rooftile.capture.config import capture_config
 from rooftile.capture.conversion import convertible
 from rooftile.capture.devices import gpu_as_cpu
+from rooftile.capture.fake import Fakes
 from rooftile.capture.module import (
     Mode,
     Progress,
     as_inputs,
     capture_module,
     check_mode,
-    fake_mode,
     no_progress,
     torch_dtype,
     user_errors,
@@ -87,12 +87,13 @@ def capture_target(
             target, mode=mode, dtype=dtype, optimizer=optimizer, progress=progress
         )
     progress("building the model")
+    fakes = Fakes()
     with _importable(target):
-        with fake_mode(), gpu_as_cpu(), skip_init(), convertible():
+        with fakes.building(), gpu_as_cpu(), skip_init(), convertible():
             model, inputs, loss = _call(_load(target), target, batch, seq)
         return capture_module(
             model, inputs, mode=mode, dtype=dtype, optimizer=optimizer, loss=loss,
-            target_name=target, progress=progress,
+            target_name=target, fakes=fakes, progress=progress,
         )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class Work:
 
 
 def forward_work(
-    pairs: int, dense: int, out: int, qk_dim: int, v_dim: int, *, extras: int = 0
+    pairs: int, dense: int, out: int, qk_dim: int, v_dim: int, *, extras: int = 0, spread: int = 1
 ) -> Work:
     """FLOP of the forward.
 
@@ -101,16 +101,17 @@ def forward_work(
         qk_dim: Width of q and k.
         v_dim: Width of v.
         extras: Vector FLOP a pair beyond the softmax.
+        spread: Batches of values that share one batch of probabilities.
     """
-    products = 2 * (qk_dim + v_dim)
+    products = 2 * (qk_dim + spread * v_dim)
     return Work(pairs * products, dense * products, pairs * (_FORWARD_FLOPS + extras) + out)
 
 
 def backward_work(
-    pairs: int, dense: int, out: int, qk_dim: int, v_dim: int, *, extras: int = 0
+    pairs: int, dense: int, out: int, qk_dim: int, v_dim: int, *, extras: int = 0, spread: int = 1
 ) -> Work:
     """FLOP of the backward, the scores computed again; arguments as :func:`forward_work`."""
-    products = 2 * (3 * qk_dim + 2 * v_dim)
+    products = 2 * (3 * qk_dim + spread * 2 * v_dim)
     return Work(pairs * products, dense * products, pairs * (_BACKWARD_FLOPS + extras) + 2 * out)
 
 

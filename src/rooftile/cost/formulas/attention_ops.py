@@ -94,6 +94,14 @@ def _leading(op: Op, q: Tensor, k: Tensor, layout: _Layout) -> int:
     return prod(broadcast((q.shape[:-3], k.shape[:-3]))) * max(heads, kv_heads)
 
 
+def _spread(op: Op, q: Tensor, k: Tensor, v: Tensor, layout: _Layout) -> int:
+    """Batches of the output over batches of the scores: more where only values have a batch."""
+    lead = _leading(op, q, k, layout)
+    heads = max((t.shape[layout.heads] if len(t.shape) > 2 else 1) for t in (q, k, v))
+    both = prod(broadcast((q.shape[:-3], k.shape[:-3], v.shape[:-3]))) * heads
+    return both // lead if lead else 1
+
+
 def _lengths(op: Op, name: str, tokens: int, sequences: int) -> tuple[int, ...] | None:
     given = op.attrs.get(name)
     if given is None:
@@ -145,13 +153,14 @@ def _price(
     mask = _mask(op, bottom_right)
     ends = next((t for r in _ENDS if (t := op.operand(r))), None)
     packed = layout is _SEQUENCE_FIRST and ends is not None and ends.numel > 0
-    reads = op.reads
+    reads, spread = op.reads, 1
     if packed and ends is not None:
         lead = q.shape[-2]
         visible, dense = _packed_pairs(op, q, k, ends, mask)
         rows = q.shape[-3]
     else:
         lead = _leading(op, q, k, layout)
+        spread = _spread(op, q, k, v, layout)
         rows, keys = q.shape[layout.sequence], k.shape[layout.sequence]
         visible, dense = mask.pairs(rows, keys), rows * keys
         start, seen = mask.keys_seen(rows, keys)
@@ -162,10 +171,11 @@ def _price(
     work = work_of(
         lead * visible,
         lead * dense,
-        lead * rows * v.shape[-1],
+        lead * spread * rows * v.shape[-1],
         q.shape[-1],
         v.shape[-1],
         extras=_extras(op),
+        spread=spread,
     )
     return cost(
         op,

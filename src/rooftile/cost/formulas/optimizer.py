@@ -2,9 +2,9 @@
 
 FLOP an element, documented convention. Adam: first moment 3, second moment 4, denominator 3 (root,
 divide, add), update 3; AdamW's decay 1, Adam's 2; AMSGrad's maximum 1. SGD: update 2, decay 2,
-momentum 3 (0 on the first step, which copies), Nesterov 2. Adagrad: square sum 2, update 5, decay
-2. ``maximize`` 1, a gradient scale 1. Gradients are read, and written only where a scale is undone
-in place.
+momentum 2 (0 on the first step, which copies), dampening 1, Nesterov 2. Adagrad: square sum 2,
+update 5, decay 2. ``maximize`` 1, a gradient scale 1. Gradients are read, and written only where a
+scale is undone in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _adam(op: Op) -> int:
 def _sgd(op: Op) -> int:
     flops = 2 + 2 * (number(op, "weight_decay", 0.0) != 0)
     if number(op, "momentum", 0.0) != 0:
-        flops += 3 * (not flag(op, "is_first_step")) + 2 * flag(op, "nesterov")
+        damped = number(op, "dampening", 0.0) != 0
+        flops += (2 + damped) * (not flag(op, "is_first_step")) + 2 * flag(op, "nesterov")
     return flops
 
 
