@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
+from rooftile.capture.autocast import CudaList
+from rooftile.capture.cuda import absent_gpu
+
 _ELSEWHERE = ("cuda", "xpu", "hip", "mps")
 _MOVES = ("cuda", "xpu", "pin_memory")
 _METHODS = ("to", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros")
@@ -24,7 +27,7 @@ def gpu_as_cpu() -> Iterator[None]:
     would do as well, but under one torch leaves the fast paths of its encoder layers.
     """
     constructors = {f.__name__ for f in _device_constructors()}
-    autocast = torch.autocast.__init__
+    autocast, cuda_list = torch.autocast.__init__, CudaList()
     named: list[tuple[Any, str]]
     named = [(torch, name) for name in sorted(constructors) if callable(getattr(torch, name, None))]
     named += [(torch.Tensor, name) for name in (*_MOVES, *_METHODS)]
@@ -34,9 +37,11 @@ def gpu_as_cpu() -> Iterator[None]:
     try:
         for owner, name, _, original in originals:
             setattr(owner, name, _stay if name in _MOVES else _on_cpu(original))
-        torch.autocast.__init__ = _autocast(autocast)  # type: ignore[method-assign]
-        yield
+        torch.autocast.__init__ = _autocast(autocast, cuda_list)  # type: ignore[method-assign]
+        with absent_gpu(_cpu):
+            yield
     finally:
+        cuda_list.close()
         torch.autocast.__init__ = autocast  # type: ignore[method-assign]
         for owner, name, own, _ in originals:
             if own is None:  # inherited: what was set hides it
@@ -45,8 +50,8 @@ def gpu_as_cpu() -> Iterator[None]:
                 setattr(owner, name, own)
 
 
-def _autocast(original: Callable[..., None]) -> Callable[..., None]:
-    """A GPU's autocast, with its dtype (float16 unless one is named) and the CPU's list of ops."""
+def _autocast(original: Callable[..., None], cuda_list: CudaList) -> Callable[..., None]:
+    """A GPU's autocast, with its dtype (float16 unless one is named) and its list of ops."""
 
     @wraps(original)
     def init(
@@ -54,6 +59,7 @@ def _autocast(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if device_type in _ELSEWHERE:
             device_type, dtype = "cpu", dtype or torch.float16
+            cuda_list.use()
         original(self, device_type, dtype, *args, **kwargs)
 
     return init

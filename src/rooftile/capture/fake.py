@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.attention.bias import CausalBias
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from rooftile.capture.attention import causal_biases
 from rooftile.capture.values import Following, Values
@@ -94,6 +95,11 @@ class Faker:
             self._values.know(self.tensor(mask), held.to(self.tensor(mask).dtype))
 
     def _make(self, real: Tensor) -> Tensor:
+        if isinstance(real, (UninitializedParameter, UninitializedBuffer)):
+            raise InputError(
+                "model must have its lazy modules initialised: call it once on example inputs, "
+                "got one without shapes"
+            )
         if real.layout is not torch.strided or real.is_nested:
             kind = "nested" if real.is_nested else str(real.layout).removeprefix("torch.")
             raise InputError(f"tensors must be dense (torch.strided), got a {kind} one")

@@ -15,15 +15,27 @@ import torch
 
 from rooftile.capture.attention import scaled_dot_product_attention
 from rooftile.capture.grouped import grouped_mm
-from rooftile.capture.norm import dropout, rms_norm
-from rooftile.capture.recurrent import gru, lstm, rnn_relu, rnn_tanh
+from rooftile.capture.norm import dropout, log_softmax, rms_norm, softmax
+from rooftile.capture.notes import note
+from rooftile.capture.recurrent import (
+    gru,
+    gru_cell,
+    lstm,
+    lstm_cell,
+    rnn_relu,
+    rnn_tanh,
+)
 
 # aten op, with its overload where only that one is meant, to its stand-in
 REPLACED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "rms_norm": rms_norm,
     "dropout": dropout,
+    "softmax.int": softmax,
+    "log_softmax.int": log_softmax,
     "lstm.input": lstm,
+    "lstm_cell": lstm_cell,
+    "gru_cell": gru_cell,
     "gru.input": gru,
     "rnn_tanh.input": rnn_tanh,
     "rnn_relu.input": rnn_relu,
@@ -35,10 +47,26 @@ REPLACED: dict[str, Callable[..., Any]] = {
 def fused_ops() -> Iterator[None]:
     """Replace torch's composite ops while the context lasts."""
     library = torch.library.Library("aten", "IMPL")
+    aligned = torch._nested_tensor_from_mask_left_aligned
+    torch._nested_tensor_from_mask_left_aligned = _padded  # type: ignore[assignment]
     try:
         for name, stand_in in REPLACED.items():
             for key in ("CPU", "AutogradCPU"):
                 library.impl(name, stand_in, key)
+        # ours has a batch dimension of its own for torch.vmap, where torch would call once a sample
+        library.impl(
+            "scaled_dot_product_attention",
+            scaled_dot_product_attention,
+            "FuncTorchBatched",
+            allow_override=True,
+        )
         yield
     finally:
         library._destroy()
+        torch._nested_tensor_from_mask_left_aligned = aligned
+
+
+def _padded(src: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Stands in for torch's question whether an encoder's padding can be cut away."""
+    note("padding of nn.TransformerEncoder is counted as tokens: no nested tensors are followed")
+    return False

@@ -1,7 +1,8 @@
-"""RMSNorm and dropout as the one kernel each that a GPU runs."""
+"""Normalisations, softmax and dropout as the one kernel each that a GPU runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -78,4 +79,44 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if p == 0 or not train or input.numel() == 0:
         return input
     out: Tensor = torch.native_dropout(input, p, True)[0]
+    return out
+
+
+def _float32_statistics(result: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A GPU keeps statistics of a 16-bit input in float32, a CPU in the input's dtype."""
+    out, *statistics = result
+    return out, *(
+        t.new_empty(t.shape, dtype=torch.float32) if t.itemsize == 2 else t for t in statistics
+    )
+
+
+def _no_buffer(result: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A CPU keeps the exponential for the backward, a GPU computes it again."""
+    return result[0], result[1].new_empty(0)
+
+
+# Ops that return something else beside their result on a GPU than on a CPU.
+ON_A_GPU: dict[str, Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]] = {
+    "native_layer_norm": _float32_statistics,
+    "native_batch_norm": _float32_statistics,
+    "_native_batch_norm_legit": _float32_statistics,
+    "log_sigmoid_forward": _no_buffer,
+}
+
+
+def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Stands in for `aten::softmax.int`: a GPU reads float16 and writes float32 in one kernel."""
+    return _softmax(torch.ops.aten._softmax.default, input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Stands in for `aten::log_softmax.int`, likewise."""
+    return _softmax(torch.ops.aten._log_softmax.default, input, dim, dtype)
+
+
+def _softmax(op: Any, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    joined = input.dtype is torch.float16 and dtype is torch.float32
+    if dtype is not None and not joined:
+        input = input.to(dtype)
+    out: Tensor = op(input, dim, joined)
     return out

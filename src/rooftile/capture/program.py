@@ -40,6 +40,12 @@ class _Placed(fx.Interpreter):
         finally:
             place.reset(token)
 
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A region under autocast or without gradients is a graph of its own: its nodes too."""
+        if str(target).startswith("wrap_with"):
+            args = tuple(_Placed(a).run if isinstance(a, fx.GraphModule) else a for a in args)
+        return super().call_function(target, args, kwargs)
+
     def _line(self, node: fx.Node) -> str:
         frames = _FRAME.findall(node.meta.get("stack_trace") or "")
         return self._lines.nearest((path, int(number)) for path, number in reversed(frames))

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
+from rooftile.capture.norm import ON_A_GPU
 from rooftile.capture.place import place
 from rooftile.capture.signature import ACCUMULATING, FILLS, Argument, Signature, signature_of
 from rooftile.capture.values import Values
@@ -71,12 +72,16 @@ class Recorder(TorchDispatchMode):
             if parts is not NotImplemented:
                 return parts
         result = self._values.run(self, signature, func, args, kwargs)
+        if signature.base in ON_A_GPU:
+            result = ON_A_GPU[signature.base](result)
         if not (signature.skip or self.paused):
             self._record(signature, args, kwargs, result)
         return result
 
     def storage_of(self, tensor: torch.Tensor) -> int:
         """The number of the tensor's storage."""
+        if tensor.layout is torch.sparse_coo:  # what it moves is its values
+            tensor = tensor._values()
         storage = tensor.untyped_storage()
         key = storage._cdata
         number = self._storages.get(key)
@@ -146,8 +151,8 @@ class Recorder(TorchDispatchMode):
 
     def _tensor(self, t: torch.Tensor) -> Tensor:
         shape, dtype = tuple(t.shape), _dtype(t.dtype)
-        if t.layout is not torch.strided:  # what a sparse tensor moves is its values
-            return Tensor(shape, dtype, (0,) * t.dim(), self.storage_of(t._values()))
+        if t.layout is not torch.strided:
+            return Tensor(shape, dtype, (0,) * t.dim(), self.storage_of(t))
         return Tensor(shape, dtype, t.stride(), self.storage_of(t), int(t.storage_offset()))
 
     def _place(self) -> tuple[str, str]:

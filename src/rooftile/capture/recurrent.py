@@ -96,6 +96,82 @@ define(
 autograd("rnn", _backward, _setup)
 
 
+def _lstm_cell_fake(
+    input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, *biases: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(cx), torch.empty_like(cx), torch.empty_like(input_gates)
+
+
+def _gru_cell_fake(
+    input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Any
+) -> tuple[Tensor, Tensor]:
+    # what the kernel keeps for the backward: three gates, the old state, the reset product
+    return torch.empty_like(hx), hx.new_empty(hx.shape[0], 5 * hx.shape[1])
+
+
+def _lstm_cell_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.has_bias = inputs[3] is not None
+    ctx.save_for_backward(inputs[2], output[1], output[2])
+
+
+def _lstm_cell_backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    dgates, dcx, dbias = OPS._thnn_fused_lstm_cell_backward_impl(
+        *grads[:2], *ctx.saved_tensors, ctx.has_bias
+    )
+    bias = dbias if ctx.has_bias else None
+    return dgates, dgates, dcx, bias, bias
+
+
+def _gru_cell_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.has_bias = inputs[3] is not None
+    ctx.save_for_backward(output[1])
+
+
+def _gru_cell_backward(ctx: Any, grad: Tensor, *rest: Tensor | None) -> tuple[Any, ...]:
+    dinput, dhidden, dhx, dbi, dbh = OPS._thnn_fused_gru_cell_backward(
+        grad, *ctx.saved_tensors, ctx.has_bias
+    )
+    return dinput, dhidden, dhx, dbi if ctx.has_bias else None, dbh if ctx.has_bias else None
+
+
+def _lstm_cell_backward_fake(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, ws: Tensor, bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    summed = ws.new_empty(ws.shape[1] if bias else 0)
+    return torch.empty_like(ws), torch.empty_like(cx), summed
+
+
+def _gru_cell_backward_fake(
+    grad_hy: Tensor, ws: Tensor, bias: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    rows, width = grad_hy.shape
+    gates = [ws.new_empty(rows, 3 * width) for _ in range(2)]
+    sums = [ws.new_empty(3 * width if bias else 0) for _ in range(2)]
+    return gates[0], gates[1], torch.empty_like(grad_hy), sums[0], sums[1]
+
+
+_GATES_IN = "(Tensor input_gates, Tensor hidden_gates, Tensor"
+_BIASES_IN = "Tensor? input_bias, Tensor? hidden_bias)"
+define(
+    f"_thnn_fused_lstm_cell{_GATES_IN} cx, {_BIASES_IN} -> (Tensor, Tensor, Tensor)",
+    _lstm_cell_fake,
+)
+define(f"_thnn_fused_gru_cell{_GATES_IN} hx, {_BIASES_IN} -> (Tensor, Tensor)", _gru_cell_fake)
+define(
+    "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, "
+    "Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
+    _lstm_cell_backward_fake,
+)
+define(
+    "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _gru_cell_backward_fake,
+)
+autograd("_thnn_fused_lstm_cell", _lstm_cell_backward, _lstm_cell_setup)
+autograd("_thnn_fused_gru_cell", _gru_cell_backward, _gru_cell_setup)
+
+
 def lstm(
     input: Tensor,
     hx: list[Tensor],
@@ -133,6 +209,34 @@ def _one_state(
         input, [hx], params, mode, hx.shape[-1], num_layers, bidirectional, batch_first, keep
     )
     return out, hidden
+
+
+def lstm_cell(
+    input: Tensor,
+    hx: list[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Stands in for `aten::lstm_cell`: two products, then one kernel for all gates."""
+    gates = torch.matmul(input, w_ih.t()), torch.matmul(hx[0], w_hh.t())
+    hidden, cell, _ = OPS._thnn_fused_lstm_cell(*gates, hx[1], b_ih, b_hh)
+    return hidden, cell
+
+
+def gru_cell(
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """Stands in for `aten::gru_cell`, likewise."""
+    gates = torch.matmul(input, w_ih.t()), torch.matmul(hx, w_hh.t())
+    hidden: Tensor = OPS._thnn_fused_gru_cell(*gates, hx, b_ih, b_hh)[0]
+    return hidden
 
 
 gru: Callable[..., Any] = partial(_one_state, "gru")

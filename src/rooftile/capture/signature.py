@@ -14,6 +14,7 @@ from rooftile.capture.fused import REPLACED
 _METADATA_NAMESPACES = {"prim", "profiler"}
 _METADATA_OPS = {
     "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_same_size", "detach", "alias",
+    "_indices", "_values", "_nnz",
 }  # fmt: skip
 # In-place ops that fill their first argument without reading it.
 FILLS = {

@@ -15,7 +15,7 @@ Loss = Callable[[Any], Tensor]
 
 # The usual settings of large models; they change no byte and no FLOP.
 _OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, fused=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, fused=not _sparse(p)),
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-4, fused=True),
 }
 OPTIMIZERS = ("none", *_OPTIMIZERS)
@@ -53,6 +53,11 @@ def run_training(
         update.step()
         wanted += [*parameters, *tensors(list(update.state.values()))]
     return wanted
+
+
+def _sparse(parameters: Iterable[nn.Parameter]) -> bool:
+    """Whether a gradient is of an embedding's rows alone: torch's fused update takes none."""
+    return any(p.grad is not None and p.grad.is_sparse for p in parameters)
 
 
 def call(model: nn.Module, inputs: Any) -> Any:

@@ -115,8 +115,7 @@ class Values:
         result: Any,
     ) -> None:
         """Do beside what the op did, on real memory."""
-        made = [t for t in _members(result) if t.layout is torch.strided]
-        if not all(map(_small, made)):
+        if not all(t.layout is torch.strided and _small(t) for t in _members(result)):
             return self._forget(signature, args, kwargs)
         shape_only = signature.base in _SHAPE_ONLY
         real_args: list[Any] = []
@@ -196,7 +195,8 @@ class Values:
 
     def _drop(self, value: Any) -> None:
         for tensor in _members(value):
-            self._real.pop(tensor.untyped_storage()._cdata, None)
+            if tensor.layout is torch.strided:
+                self._real.pop(tensor.untyped_storage()._cdata, None)
 
 
 class Following(TorchDispatchMode):
