@@ -113,6 +113,22 @@ def test_a_difference_is_told_with_the_ops():
     assert difference.detail == "2 kernels, not one"
 
 
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (lambda a: a.relu().cumsum(-1) * 2, ("relu", "cumsum", "mul")),
+        (lambda a: (a + torch.rand_like(a)).relu(), ("random", "add", "relu")),
+    ],
+    ids=["scan", "random"],
+)
+def test_a_kernel_of_ops_that_the_plan_leaves_alone_is_told(function, names):
+    """Inductor makes one kernel around a scan or random numbers; the plan does not."""
+    _, _, found = asked(function, x())
+    (difference,) = found.disagreements
+    assert difference.names == names
+    assert "that the plan keeps apart" in difference.detail
+
+
 def test_backward_is_asked_too():
     """A training step has two passes."""
     model = nn.Sequential(nn.Linear(COLS, COLS), nn.GELU(), nn.LayerNorm(COLS))

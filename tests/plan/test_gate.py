@@ -58,6 +58,8 @@ def test_the_figures_that_were_compared_are_told():
         ("bytes <= 3; exit", "wanted no ';'", 10),
         ("", r"wanted a number, a name or '\(', got 'the end'", 0),
         ("bytes = 3", "wanted no '='", 6),
+        ("bytes < 1e999", "wanted a number below 1e308, got '1e999'", 8),
+        ("1e200 * 1e200 > 1", "the numbers become too large to compare", 17),
     ],
 )
 def test_a_fault_is_pointed_at(expression, words, place):

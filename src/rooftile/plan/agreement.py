@@ -56,12 +56,14 @@ def agreement(
 def _joined(plan: Plan, kernels: Sequence[frozenset[int]]) -> list[Disagreement]:
     """Kernels that do all of several groups, each of which no other kernel does as well.
 
-    A group that is in several kernels whole is computed again in each, where it is cheap.
+    An op that the plan leaves alone is a group of its own, numbered below 0. A group that is in
+    several kernels whole is computed again in each, where it is cheap.
     """
     graph = plan.estimate.graph
     holders: dict[int, list[int]] = defaultdict(list)
     touched: dict[int, set[int]] = defaultdict(set)
-    of_op = {i: group.id for group in plan.groups for i in group.ops}
+    of_op = {verdict.index: -1 - verdict.index for verdict in plan.verdicts}
+    of_op.update({i: group.id for group in plan.groups for i in group.ops})
     for kernel in kernels:
         for i in kernel:
             if i in of_op:
@@ -79,8 +81,12 @@ def _joined(plan: Plan, kernels: Sequence[frozenset[int]]) -> list[Disagreement]
         members = tuple(sorted(i for i in kernels[number] if i in of_op))
         library = any(graph.ops[i].name in kinds.LIBRARY for i in kernels[number])
         if len(groups) > 1 and not library:
-            words = f"one kernel of {len(groups)} groups that the plan keeps apart"
-            found.append(_noted(plan, groups[0], members, 1, words))
+            single = sum(group < 0 for group in groups)
+            parts = [f"{len(groups) - single} groups"] if len(groups) > single else []
+            parts += [f"{single} single ops"] if single else []
+            words = f"one kernel of {' and '.join(parts)} that the plan keeps apart"
+            first = max(groups) if max(groups) >= 0 else None
+            found.append(_noted(plan, first, members, 1, words))
     return found
 
 
@@ -100,7 +106,9 @@ def _split(group: FusionGroup, kernels: Sequence[frozenset[int]]) -> int:
     return max(len(touching), 1)
 
 
-def _noted(plan: Plan, group: int, ops: tuple[int, ...], kernels: int, words: str) -> Disagreement:
+def _noted(
+    plan: Plan, group: int | None, ops: tuple[int, ...], kernels: int, words: str
+) -> Disagreement:
     known = [plan.estimate.graph.ops[i] for i in ops]
     line = next((op.line for op in known if op.line), "")
     return Disagreement(group, ops, tuple(op.name for op in known), line, kernels, 1, words)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -85,6 +86,8 @@ class _Parser:
             raise self._error(f"wanted one of {' '.join(_COMPARE)}, got {sign!r}")
         self.at += 1
         right = self._sum()
+        if not (math.isfinite(left) and math.isfinite(right)):
+            raise self._error("the numbers become too large to compare")
         self.compared.append(f"{_number(left)} {sign} {_number(right)}")
         return _COMPARE[sign](left, right)
 
@@ -111,8 +114,11 @@ class _Parser:
     def _factor(self) -> float:
         kind, word, _ = self.tokens[self.at]
         if kind == "number":
+            value = float(word.replace("_", ""))
+            if not math.isfinite(value):
+                raise self._error(f"wanted a number below 1e308, got {word!r}")
             self.at += 1
-            return float(word.replace("_", ""))
+            return value
         if kind == "name" and word not in ("and", "or"):
             if word not in self.figures:
                 raise self._unknown(word)

@@ -13,7 +13,8 @@ class Disagreement:
     """A group that the compiler does not make one kernel of, or a kernel of several groups.
 
     Attributes:
-        group: Number of the plan's group; of a kernel of several groups, the first one's.
+        group: Number of the plan's group; of a kernel of several groups, one of theirs; None where
+            the plan leaves every op of the kernel alone.
         ops: The ops in question, by their index.
         names: What they are called.
         line: Line of the first.
@@ -22,7 +23,7 @@ class Disagreement:
         detail: What differs, in words.
     """
 
-    group: int
+    group: int | None
     ops: tuple[int, ...]
     names: tuple[str, ...]
     line: str
