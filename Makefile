@@ -4,9 +4,10 @@ VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUST := src/rooftile/export/rust
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test test-ops test-all lint types docs bench
+.PHONY: help audit test test-ops test-all rust lint types docs bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +24,11 @@ test-ops: $(READY) ## Test the fused kernels, on a GPU where there is one, else 
 test-all: $(READY) ## Test everything, the slow tests too
 	$(BIN)/python -m pytest -n $(JOBS)
 	$(BIN)/python -m pytest -n $(JOBS) tests/ops
+
+rust: $(READY) ## Build and test the Rust host on a bundle exported here (needs cargo)
+	$(BIN)/rooftile export softmax rms_norm --arch sm_80,sm_90 --out $(RUST)/target/bundle --force
+	cd $(RUST) && cargo build --offline --workspace
+	cd $(RUST) && ROOFTILE_TEST_BUNDLE=target/bundle cargo test --offline
 
 lint: $(READY) ## Check style and format
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rooftile.api.benchmark import benchmark
     from rooftile.api.claim import claim, claims_from_file
     from rooftile.api.compiler import check_compiler
+    from rooftile.api.export import export_bundle, write_rust_host
     from rooftile.api.fusion import fusion
     from rooftile.api.gate import diff, gate
     from rooftile.api.gpus import gpu, gpus
@@ -39,6 +40,7 @@ __all__ = [
     "claims_from_file",
     "compile_kernel",
     "diff",
+    "export_bundle",
     "fusion",
     "gate",
     "gpu",
@@ -54,6 +56,7 @@ __all__ = [
     "tile_plan",
     "what_if",
     "write_report",
+    "write_rust_host",
 ]
 
 # public function -> the module that holds it: loaded when it is first asked for
@@ -66,6 +69,7 @@ _HOMES = {
     "claims_from_file": "rooftile.api.claim",
     "compile_kernel": "rooftile.api.occupancy",
     "diff": "rooftile.api.gate",
+    "export_bundle": "rooftile.api.export",
     "fusion": "rooftile.api.fusion",
     "gate": "rooftile.api.gate",
     "gpu": "rooftile.api.gpus",
@@ -81,6 +85,7 @@ _HOMES = {
     "tile_plan": "rooftile.api.tile",
     "what_if": "rooftile.api.advise",
     "write_report": "rooftile.api.write_report",
+    "write_rust_host": "rooftile.api.export",
 }
 
 

@@ -11,6 +11,7 @@ import typer.main
 from rooftile.cli.audit import audit
 from rooftile.cli.bench import bench
 from rooftile.cli.claim import claim
+from rooftile.cli.export import export
 from rooftile.cli.fusion import fusion
 from rooftile.cli.gate import diff, gate
 from rooftile.cli.gpus import gpus
@@ -41,6 +42,7 @@ _COMMANDS = (
     occupancy,
     tile,
     bench,
+    export,
     gpus,
     schema,
 )

@@ -195,19 +195,19 @@ def _settings(
     values: dict[str, list[Constant]] = {}
     constants: dict[str, Constant] = {}
     for text in (*sweep, *const):
-        name, words = _pair(text)
+        name, words = pair(text)
         if name in values or name in constants:
             raise InputError(f"{name} must be given once by --sweep or --const, got it again")
         if len(values) < len(sweep):
-            values[name] = list(dict.fromkeys(_values(words)))
+            values[name] = list(dict.fromkeys(values_of(words)))
         elif "," in words:
             raise InputError(f"--const must be NAME=VALUE, got {text!r}: --sweep tries several")
         else:
-            constants[name] = _values(words)[0]
+            constants[name] = values_of(words)[0]
     return values, constants
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     """``NAME=VALUES`` apart."""
     name, equals, values = text.partition("=")
     if not name or not equals or not values:
@@ -215,7 +215,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, values
 
 
-def _values(text: str) -> list[Constant]:
+def values_of(text: str) -> list[Constant]:
     """Values between commas: numbers, True, False, None, else text."""
     words: dict[str, bool | None] = {"True": True, "False": False, "None": None}
     return [words[word] if word in words else _number(word) for word in text.split(",")]

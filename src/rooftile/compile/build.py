@@ -122,6 +122,15 @@ def compile_build(build: Build) -> KernelResources:
     Raises:
         InputError: Triton does not compile it; the message is Triton's, with the user's line.
     """
+    return compile_and_read(build)[1]
+
+
+def compile_and_read(build: Build) -> tuple[Any, KernelResources]:
+    """Triton's compiled kernel, and what its binary takes.
+
+    Raises:
+        InputError: Triton does not compile it; the message is Triton's, with the user's line.
+    """
     import triton
     from triton import knobs
 
@@ -141,13 +150,13 @@ def compile_build(build: Build) -> KernelResources:
         read = read_amd(compiled.asm["amdgcn"])
         # the assembly's own limit stops at 1,024, whatever the launch will ask for
         read["threads"] = metadata.num_warps * build.target.warp_size
-    return KernelResources(
+    return compiled, KernelResources(
         kernel=build.kernel.__name__,
         target=build.target.name,
         compiler=f"triton {triton.__version__}",
         signature={name: str(argument) for name, argument in build.arguments.items()},
-        constants={name: _plain(value) for name, value in build.constants.items()},
-        options={name: _plain(value) for name, value in build.options.items()},
+        constants={name: plain(value) for name, value in build.constants.items()},
+        options={name: plain(value) for name, value in build.options.items()},
         warp_size=build.target.warp_size,
         dynamic_shared_bytes=metadata.shared,
         compile_s=seconds,
@@ -272,10 +281,11 @@ def _options(target: Target) -> frozenset[str]:
     from triton.compiler.compiler import make_backend
 
     backend = make_backend(GPUTarget(target.backend, target.arch, target.warp_size))
-    return frozenset(vars(backend.parse_options({})))
+    # given, or Triton 3.9 warns of its next default
+    return frozenset(vars(backend.parse_options({"enable_fp_fusion": True})))
 
 
-def _plain(value: Any) -> Constant:
+def plain(value: Any) -> Constant:
     """A constant that JSON can hold: other things by their repr."""
     value = getattr(value, "value", value)
     return value if isinstance(value, bool | int | float | str | None) else repr(value)

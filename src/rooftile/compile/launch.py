@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rooftile.compile.kernel import Argument, Call
 from rooftile.compile.targets import Target
 from rooftile.errors import InputError, TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch that was recorded.
+
+    Attributes:
+        kernel: The JIT function.
+        grid: Blocks in x, y and z.
+        values: What every argument was given, constants included.
+        call: What Triton makes of them.
+    """
+
+    kernel: Any
+    grid: tuple[int, int, int]
+    values: Mapping[str, Any]
+    call: Call
 
 
 class _Recorded(BaseException):
@@ -49,6 +67,31 @@ def record_call(function: Callable[[], Any], kernel: Any, target: Target) -> Cal
                 f"{function.__name__} fails: {type(error).__name__}: {error}"
             ) from error
     raise TargetError(f"{function.__name__} does not launch {kernel.__name__}")
+
+
+def record_launches(function: Callable[[], Any], target: Target) -> tuple[Any, list[Launch]]:
+    """Run a function to its end and record its launches instead of doing them.
+
+    Args:
+        function: Takes nothing.
+        target: What is compiled for.
+
+    Returns:
+        What the function gives, and its launches in order.
+    """
+    seen: list[Launch] = []
+
+    def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        call = _call(self, args, kwargs, target)
+        values = dict(zip((param.name for param in self.params), args, strict=False))
+        values |= {name: value for name, value in kwargs.items() if name not in call.options}
+        extents = tuple(grid(values) if callable(grid) else grid)
+        x, y, z = (*extents, 1, 1)[:3]
+        seen.append(Launch(self, (x, y, z), values, call))
+
+    with _instead_of_launches(record):
+        result = function()
+    return result, seen
 
 
 @contextmanager

@@ -6,25 +6,23 @@ child that dies of its compile, as C++ assertions do, takes nothing with it.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from rooftile.compile.build import Build, compile_build, plan_build, prepare
 from rooftile.compile.cache import cached, keep
+from rooftile.compile.forked import run_forked
 from rooftile.compile.kernel import Argument, Call, load_kernel, load_module, parse_signature
 from rooftile.compile.launch import record_call
 from rooftile.compile.targets import Target, target_of
 from rooftile.errors import InputError, RooftileError
-from rooftile.records.io import to_json
+from rooftile.records.io import from_json, to_json
+from rooftile.records.resources import KernelResources
 
 
 def main() -> None:
@@ -39,17 +37,6 @@ def main() -> None:
         _answer(answers, {"fatal": str(error)})
         return
     _serve(request, builds, answers)
-
-
-@dataclass
-class _Child:
-    """A compile under way."""
-
-    index: int
-    key: str
-    out: Path
-    log: Path
-    deadline: float
 
 
 def _builds(request: dict[str, Any]) -> Iterator[Build | InputError]:
@@ -104,81 +91,23 @@ def _serve(request: dict[str, Any], builds: list[Build | InputError], answers: T
             waiting.append((index, build, key))
         else:
             _answer(answers, {"index": index, "resources": to_json(found).decode()})
-    with tempfile.TemporaryDirectory(prefix="rooftile-") as folder:
-        os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
-        if waiting:
-            prepare(build.target for _, build, _ in waiting)
-            gc.collect()
-            gc.freeze()  # a collection in a child would copy every page it looks at
-        running: dict[int, _Child] = {}
-        while waiting or running:
-            while waiting and len(running) < request["cores"]:
-                index, build, key = waiting.pop(0)
-                child = _Child(
-                    index, key, Path(folder, f"{index}.json"), Path(folder, f"{index}.log"),
-                    time.monotonic() + request["timeout_s"],
-                )  # fmt: skip
-                running[_fork(build, child)] = child
-            pid, status = _next(running)
-            child = running.pop(pid)
-            _answer(answers, _result(child, status, request["timeout_s"], cache))
+    if not waiting:
+        return
+    prepare(build.target for _, build, _ in waiting)
+    works = [partial(_compiled, build) for _, build, _ in waiting]
+    for position, outcome in run_forked(works, request["cores"], request["timeout_s"]):
+        index, _, key = waiting[position]
+        if isinstance(outcome, str):
+            _answer(answers, {"index": index, "error": outcome})
+            continue
+        if cache:
+            keep(cache, key, from_json(outcome, KernelResources))
+        _answer(answers, {"index": index, "resources": outcome.decode()})
 
 
-def _fork(build: Build, child: _Child) -> int:
-    """Start a compile in a process of its own, which writes one file; returns its id."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    os.setpgid(0, 0)  # so that ptxas ends with it
-    log = os.open(child.log, os.O_WRONLY | os.O_CREAT)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    code = 1
-    try:
-        resources = compile_build(build)
-        child.out.write_text(json.dumps({"resources": to_json(resources).decode()}))
-        code = 0
-    except RooftileError as error:
-        child.out.write_text(json.dumps({"error": str(error)}))
-        code = 0
-    except Exception as error:
-        child.out.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"}))
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _next(running: dict[int, _Child]) -> tuple[int, int]:
-    """The next child that ends, of itself or because its time is up."""
-    while True:
-        for pid, child in running.items():
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                return pid, status
-            if time.monotonic() > child.deadline:
-                os.killpg(pid, signal.SIGKILL)
-                return pid, os.waitpid(pid, 0)[1]
-        time.sleep(0.002)
-
-
-def _result(child: _Child, status: int, timeout_s: float, cache: Path | None) -> dict[str, Any]:
-    """What became of a child."""
-    if child.out.exists() and os.WIFEXITED(status):
-        result = json.loads(child.out.read_text())
-        if cache and "resources" in result:
-            from rooftile.records.io import from_json
-            from rooftile.records.resources import KernelResources
-
-            keep(cache, child.key, from_json(result["resources"].encode(), KernelResources))
-        return {"index": child.index, **result}
-    if time.monotonic() > child.deadline:
-        return {"index": child.index, "error": f"compile takes longer than {timeout_s:g} s"}
-    how = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "an exit"
-    said = child.log.read_text(errors="replace").strip().splitlines()
-    last = next((line for line in said if "ERROR" in line or "Assert" in line), (said or [""])[-1])
-    return {"index": child.index, "error": f"the compiler died of {how}: {last.strip()}"}
+def _compiled(build: Build) -> bytes:
+    """A kernel's resources as JSON."""
+    return to_json(compile_build(build))
 
 
 def _answer(answers: TextIO, answer: dict[str, Any]) -> None:

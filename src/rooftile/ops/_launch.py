@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
-from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.plan.launch import RowLaunch
@@ -19,9 +19,59 @@ DEVICES = ("cuda", "xpu")
 _HOPPER = (9, 0)
 
 
-@lru_cache(maxsize=64)
+class Planned(NamedTuple):
+    """A GPU that is not there, for which tensors on the CPU stand in."""
+
+    arch: str
+    sms: int
+
+    @property
+    def nvidia(self) -> bool:
+        """Whether NVIDIA makes it."""
+        return self.arch.startswith("sm_")
+
+
+_planned: Planned | None = None
+
+
+@contextmanager
+def planned_for(gpu: Planned) -> Iterator[None]:
+    """Plan launches on CPU tensors as for a GPU. Nothing can be launched meanwhile: what calls this
+    records launches instead of doing them."""
+    global _planned
+    before, _planned = _planned, gpu
+    try:
+        yield
+    finally:
+        _planned = before
+
+
 def sm_count(device: torch.device) -> int:
     """Multiprocessors (compute units) of a device; 2 under the interpreter."""
+    return _planned.sms if _planned and device.type == "cpu" else _sm_count(device)
+
+
+def has_clusters(device: torch.device) -> bool:
+    """Whether blocks of a cluster can write each other's shared memory: NVIDIA's Hopper and on."""
+    if _planned and device.type == "cpu":
+        return _planned.nvidia and divmod(int(_planned.arch[3:]), 10) >= _HOPPER
+    return _has_clusters(device)
+
+
+def architecture(device: torch.device) -> str:
+    """The compiler's target for a device: "sm_90", "gfx942", "xpu"; "interpreted" on a CPU."""
+    return _planned.arch if _planned and device.type == "cpu" else _architecture(device)
+
+
+def is_nvidia(device: torch.device) -> bool:
+    """Whether a kernel may hold inline PTX."""
+    if _planned and device.type == "cpu":
+        return _planned.nvidia
+    return _is_nvidia(device)
+
+
+@lru_cache(maxsize=64)
+def _sm_count(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count
     if device.type == "xpu":
@@ -30,16 +80,14 @@ def sm_count(device: torch.device) -> int:
 
 
 @lru_cache(maxsize=64)
-def has_clusters(device: torch.device) -> bool:
-    """Whether blocks of a cluster can write each other's shared memory: NVIDIA's Hopper and on."""
+def _has_clusters(device: torch.device) -> bool:
     if device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= _HOPPER
 
 
 @lru_cache(maxsize=64)
-def architecture(device: torch.device) -> str:
-    """The compiler's target for a device: "sm_90", "gfx942", "xpu"; "interpreted" on a CPU."""
+def _architecture(device: torch.device) -> str:
     if device.type == "cuda" and torch.version.hip is not None:
         return str(torch.cuda.get_device_properties(device).gcnArchName).split(":")[0]
     if device.type == "cuda":
@@ -49,8 +97,7 @@ def architecture(device: torch.device) -> str:
 
 
 @lru_cache(maxsize=64)
-def is_nvidia(device: torch.device) -> bool:
-    """Whether a kernel may hold inline PTX."""
+def _is_nvidia(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None
 
 
@@ -92,15 +139,20 @@ def register(name: str, schema: str, function: Callable[..., Any]) -> Any:
     """
     torch.library.define(f"rooftile::{name}", schema)
     torch.library.impl(f"rooftile::{name}", DEVICES, function)
-    torch.library.impl(f"rooftile::{name}", "cpu", function if INTERPRETED else _refuse_cpu(name))
+    on_cpu = function if INTERPRETED else _planned_alone(name, function)
+    torch.library.impl(f"rooftile::{name}", "cpu", on_cpu)
     return getattr(torch.ops.rooftile, name).default
 
 
-def _refuse_cpu(name: str) -> Callable[..., Tensor]:
-    def refuse(*_: Any) -> Tensor:
+def _planned_alone(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """On the CPU kernels can be planned, not run."""
+
+    def plan(*args: Any) -> Any:
+        if _planned is not None:
+            return function(*args)
         raise InputError(
             f"input of {name} must be on a GPU, got cpu; to interpret kernels on the CPU, set "
             "TRITON_INTERPRET=1 in the environment before triton is imported"
         )
 
-    return refuse
+    return plan

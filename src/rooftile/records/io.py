@@ -24,6 +24,7 @@ from rooftile.records.estimate import Estimate
 from rooftile.records.files import write_whole
 from rooftile.records.gate import GateResult
 from rooftile.records.graph import Attr, Graph, Scalar
+from rooftile.records.manifest import Manifest
 from rooftile.records.measurement import Measurement
 from rooftile.records.occupancy import Occupancy, SimpleOccupancy
 from rooftile.records.plan import Plan
@@ -44,6 +45,7 @@ Record = (
     | Difference
     | GateResult
     | KernelResources
+    | Manifest
     | Measurement
     | Occupancy
     | RowTile
@@ -68,6 +70,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.difference": Difference,
     "rooftile.gate": GateResult,
     "rooftile.kernel_resources": KernelResources,
+    "rooftile.manifest": Manifest,
     "rooftile.measurement": Measurement,
     "rooftile.occupancy": Occupancy,
     "rooftile.row_tile": RowTile,

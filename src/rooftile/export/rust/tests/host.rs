@@ -1,0 +1,315 @@
+//! The program and the library on a bundle of softmax and RMS norm (bfloat16, 4096 columns, sm_80
+//! and sm_90), with the stand-in driver. `ROOFTILE_TEST_BUNDLE` names the bundle.
+
+use rooftile_host::{Bundle, Gpu, Kind, Source, Stream};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn bundle() -> PathBuf {
+    PathBuf::from(
+        std::env::var("ROOFTILE_TEST_BUNDLE").expect("ROOFTILE_TEST_BUNDLE must name a bundle"),
+    )
+}
+
+/// Built beside the program by `cargo build --workspace`.
+fn driver() -> String {
+    let path =
+        Path::new(env!("CARGO_BIN_EXE_rooftile-host")).with_file_name("librooftile_standin.so");
+    assert!(
+        path.is_file(),
+        "cargo build --workspace must come first: there is no {}",
+        path.display()
+    );
+    path.to_str().unwrap().to_string()
+}
+
+fn program(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rooftile-host"))
+        .args(arguments)
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// `run` of an op of 4096 columns with the stand-in driver: exit code and what it says.
+fn run(op: &str, more: &[&str], settings: &[(&str, &str)]) -> (i32, String) {
+    let (folder, driver) = (bundle(), driver());
+    let mut arguments = vec!["run", op, "--bundle", folder.to_str().unwrap(), "--driver", &driver];
+    arguments.extend(["--rows", "5", "--launches", "3"]);
+    arguments.extend(more);
+    let output = program(&arguments, settings);
+    let words = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(words).unwrap())
+}
+
+/// A copy of the bundle that may be spoilt.
+fn copy(name: &str) -> PathBuf {
+    let to = std::env::temp_dir().join(format!("rooftile-host-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&to);
+    for folder in ["", "golden"] {
+        fs::create_dir_all(to.join(folder)).unwrap();
+        for entry in fs::read_dir(bundle().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                fs::copy(&path, to.join(folder).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    to
+}
+
+fn inspect(folder: &Path) -> (i32, String) {
+    let output = program(&["inspect", folder.to_str().unwrap()], &[]);
+    (
+        output.status.code().unwrap(),
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
+    )
+}
+
+#[test]
+fn ops_give_the_right_result() {
+    for op in ["softmax", "rms_norm"] {
+        let (code, words) = run(op, &["--cols", "4096"], &[]);
+        assert_eq!(code, 0, "{words}");
+        assert!(words.contains(&format!("{op}_fwd_bf16_n4096_sm90, loaded")), "{words}");
+        assert!(
+            words.contains("golden    largest error") && words.contains("check     largest error"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn an_odd_width_takes_the_form_without_assumptions() {
+    let (code, words) = run("softmax", &["--cols", "4001"], &[]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("softmax_fwd_bf16_n4096_any_sm90, loaded"), "{words}");
+}
+
+#[test]
+fn a_later_gpu_takes_the_portable_ptx() {
+    let (code, words) = run("softmax", &["--cols", "4096"], &[("STANDIN_CAPABILITY", "120")]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("softmax_fwd_bf16_n4096_sm80, loaded"), "{words}");
+}
+
+#[test]
+fn a_gpu_of_the_same_family_takes_the_binary() {
+    // CUDA 12.0 reads no PTX 8.8, so only the CUBIN can have been loaded
+    let settings = [("STANDIN_CAPABILITY", "86"), ("STANDIN_VERSION", "12000")];
+    assert_eq!(run("softmax", &["--cols", "4096"], &settings).0, 0);
+}
+
+#[test]
+fn every_fault_has_its_exit_code() {
+    let cols = &["--cols", "4096"][..];
+    let ptx = &["--cols", "4096", "--ptx"][..];
+    let cases: [(&[&str], &[(&str, &str)], i32, &str); 9] = [
+        (cols, &[("STANDIN_DEVICES", "0")], 4, "no GPU"),
+        (
+            cols,
+            &[("STANDIN_CAPABILITY", "75")],
+            5,
+            "this GPU is sm_75; export it with --arch sm_75",
+        ),
+        (cols, &[("STANDIN_LOAD", "209")], 5, "CUDA_ERROR_NO_BINARY_FOR_GPU (209)"),
+        (
+            ptx,
+            &[("STANDIN_VERSION", "12040")],
+            6,
+            "this one is for 12.4: export with --ptx-version",
+        ),
+        (cols, &[("STANDIN_LOAD", "222")], 6, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"),
+        (cols, &[("STANDIN_LOAD", "200")], 6, "CUDA_ERROR_INVALID_IMAGE (200)"),
+        (&["--cols", "9000"], &[], 8, "takes cols 2064 to 4096 by 16"),
+        (cols, &[("STANDIN_WRONG", "1")], 9, "differ from the bundle's result"),
+        (&["--cols"], &[], 2, "must be an option with a value"),
+    ];
+    for (more, settings, wanted, said) in cases {
+        let (code, words) = run("softmax", more, settings);
+        assert_eq!(code, wanted, "{words}");
+        assert!(words.contains(said), "{said}: {words}");
+        assert!(!words.contains("panicked"), "{words}");
+    }
+}
+
+#[test]
+fn no_driver_is_said_in_one_line() {
+    let folder = bundle();
+    let output = program(
+        &["run", "softmax", "--bundle", folder.to_str().unwrap(), "--driver", "libnone.so.1"],
+        &[],
+    );
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(words.contains("no NVIDIA driver") && words.trim_end().lines().count() == 1, "{words}");
+}
+
+#[test]
+fn a_whole_bundle_passes_and_a_spoilt_one_does_not() {
+    assert_eq!(inspect(&bundle()).0, 0);
+    let cubin = "softmax_fwd_bf16_n4096_sm90.cubin";
+    let spoil = |name: &str, change: &dyn Fn(Vec<u8>) -> Vec<u8>, file: &str| {
+        let folder = copy(name);
+        let path = folder.join(file);
+        fs::write(&path, change(fs::read(&path).unwrap())).unwrap();
+        let found = inspect(&folder);
+        fs::remove_dir_all(folder).unwrap();
+        found
+    };
+    let flip = |mut data: Vec<u8>| {
+        let at = data.len() / 2;
+        data[at] ^= 1;
+        data
+    };
+    let cut = |data: Vec<u8>| data[..data.len() / 2].to_vec();
+    let text = |from: &'static str, to: &'static str| {
+        move |data: Vec<u8>| {
+            let text = String::from_utf8(data).unwrap();
+            let (before, after) = text.rsplit_once(from).expect(from);
+            [before, to, after].concat().into_bytes()
+        }
+    };
+    let found = [
+        (spoil("flip", &flip, cubin), "is not the file that was exported"),
+        (spoil("cut", &cut, cubin), "must have"),
+        (
+            spoil("golden", &flip, "golden/softmax_bf16_n4096.y.fp32"),
+            "is not the file that was exported",
+        ),
+        (spoil("json", &cut, "manifest.json"), "manifest is no JSON"),
+        (
+            spoil(
+                "schema",
+                &text("\"schema_version\": 1", "\"schema_version\": 2"),
+                "manifest.json",
+            ),
+            "schema_version must be 1, it is 2",
+        ),
+        (
+            spoil("kind", &text("rooftile.manifest", "rooftile.plan"), "manifest.json"),
+            "kind must be rooftile.manifest",
+        ),
+        (
+            spoil("offset", &text("\"offset\": 16", "\"offset\": 20"), "manifest.json"),
+            "the manifest lists the parameters",
+        ),
+        (
+            spoil("threads", &text("\"threads\": 128", "\"threads\": 256"), "manifest.json"),
+            "the manifest says 256 threads",
+        ),
+        (
+            spoil("role", &text("\"role\": \"size\"", "\"role\": \"shape\""), "manifest.json"),
+            "no role is \"shape\"",
+        ),
+        (
+            spoil("path", &text("\"path\": \"rms", "\"path\": \"../rms"), "manifest.json"),
+            "a file must lie in the bundle",
+        ),
+    ];
+    for ((code, words), said) in found {
+        assert_eq!(code, 7, "{words}");
+        assert!(words.contains(said), "{said}: {words}");
+    }
+    assert_eq!(inspect(Path::new("/nonexistent")).0, 7);
+}
+
+#[test]
+fn wrong_arguments_never_reach_the_driver() {
+    let bundle = Bundle::open(bundle()).unwrap();
+    let gpu = Gpu::open_with(&driver(), 0).unwrap();
+    let spec = bundle.symbol("softmax_fwd_bf16_n4096_sm90").unwrap();
+    let kernel = bundle.load(&gpu, spec, Source::Best).unwrap();
+    let (x, y) = (gpu.alloc(4 * 8192 + 16).unwrap(), gpu.alloc(4 * 8192).unwrap());
+    let mut good = kernel.call();
+    good.size("rows", 4)
+        .unwrap()
+        .size("cols", 4096)
+        .unwrap()
+        .buffer("x", &x)
+        .unwrap()
+        .buffer("y", &y)
+        .unwrap();
+    kernel.launch(&good, Stream::DEFAULT).unwrap();
+    let refused = |change: &dyn Fn(&mut rooftile_host::Call<'_>), said: &str| {
+        let mut call = good.clone();
+        change(&mut call);
+        let error = kernel.launch(&call, Stream::DEFAULT).unwrap_err();
+        assert_eq!(error.kind, Kind::BadArgument);
+        assert!(error.message.contains(said), "{said}: {error}");
+    };
+    refused(
+        &|c| {
+            c.tensor("x", x.address + 4, 32768).unwrap();
+        },
+        "the address of x_ptr must be a multiple of 16",
+    );
+    refused(
+        &|c| {
+            c.tensor("y", y.address, 100).unwrap();
+        },
+        "tensor y must have 32768 bytes, got 100",
+    );
+    refused(
+        &|c| {
+            c.size("cols", 4000 + 8).unwrap();
+        },
+        "cols must be 2064 to 4096 by 16, got 4008",
+    );
+    refused(
+        &|c| {
+            c.size("rows", -1).unwrap();
+        },
+        "rows must be",
+    );
+    refused(
+        &|c| {
+            c.size("rows", 1 << 40).unwrap();
+        },
+        "the grid passes 32 bits",
+    );
+    refused(
+        &|c| {
+            c.stride("stride_xo", 4100).unwrap();
+        },
+        "stride_xo must be a multiple of 16, got 4100",
+    );
+    assert!(good.clone().size("heads", 1).err().unwrap().message.contains("it has rows, cols"));
+    assert!(good.clone().tensor("w", 0, 0).err().unwrap().message.contains("it has x, y"));
+    assert!(kernel
+        .launch(&kernel.call(), Stream::DEFAULT)
+        .unwrap_err()
+        .message
+        .contains("size rows is not set"));
+    good.size("rows", 0).unwrap();
+    kernel.launch(&good, Stream::DEFAULT).unwrap();
+}
+
+#[test]
+fn padded_rows_are_launched_by_their_stride() {
+    let bundle = Bundle::open(bundle()).unwrap();
+    let gpu = Gpu::open_with(&driver(), 0).unwrap();
+    let kernel = bundle
+        .load(&gpu, bundle.symbol("softmax_fwd_bf16_n4096_sm90").unwrap(), Source::Best)
+        .unwrap();
+    // bfloat16 ones, then padding of NaN: each row's softmax is 1 / 4096
+    let mut data = Vec::new();
+    for _ in 0..2 {
+        data.extend([0x80u8, 0x3f].repeat(4096));
+        data.extend([0xffu8; 64]);
+    }
+    let (x, y) = (gpu.upload(&data).unwrap(), gpu.alloc(2 * 8192).unwrap());
+    let mut call = kernel.call();
+    call.size("rows", 2)
+        .unwrap()
+        .size("cols", 4096)
+        .unwrap()
+        .buffer("x", &x)
+        .unwrap()
+        .buffer("y", &y)
+        .unwrap();
+    call.stride("stride_xo", 4096 + 32).unwrap();
+    kernel.launch(&call, Stream::DEFAULT).unwrap();
+    assert_eq!(y.download().unwrap(), [0x80u8, 0x39].repeat(8192));
+}
