@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from rooftile.bench.attention_peers import peers
 from rooftile.bench.case import Case, Dims, Function
 from rooftile.bench.ours import our_op
 from rooftile.cost.formulas import attention as formulas
@@ -61,6 +62,7 @@ def _case(causal: bool) -> Case:
         },
         shapes={"forward": _SHAPES, "backward": _SHAPES},
         small=((1, 2, 33, 16), (2, 1, 48, 24)),
+        peers=peers(causal),
     )
 
 
