@@ -105,6 +105,7 @@ def test_what_the_rules_keep_apart_it_keeps_apart(name):
             assert sum(bool(kernel & set(group.ops)) for kernel in kernels) > 1
 
 
+@pytest.mark.skipif(DEVICE == "cuda", reason="a GPU's Inductor joins the mean of so few rows")
 def test_a_difference_is_told_with_the_ops():
     """The loss's mean is a second kernel of Inductor's, small as it is."""
     targets = torch.randint(COLS, (ROWS,))
