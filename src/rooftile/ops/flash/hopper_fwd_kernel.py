@@ -1,0 +1,439 @@
+"""Attention forward for Hopper in Gluon: tensor copies, mbarriers, warp specialisation, wgmma.
+
+One persistent block a SM takes tiles of query rows from a table. Its warps have roles: consumer
+warpgroups of 64 rows each, and one producer warp that feeds keys and values through TMA.
+
+- S(j) = Q K(j)^T is issued together with O += P(j-1) V(j-1), and the first product of the next tile
+  in front of the last one of this tile: the tensor cores work while a warpgroup takes exponentials
+  or stores its output.
+- Q is held in registers where it fits (all of it at 128 columns, half at 256): with both operands
+  in shared memory, Q K^T reads 96 to 128 of the 128 bytes a clock that TMA writes share. The slot
+  of shared memory it came through is then free for the next Q, and for O on its way out.
+- Buffers are handed back through named barriers.
+- Key blocks are visited from the last to the first: where rows and keys are aligned, the first
+  block of a tile is the only one to mask.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
+
+# Named barriers: 8 .. 8 + stages - 1 a slot of K is free, from 8 + stages on one of V
+_K_BAR = gl.constexpr(8)
+_NEG_INF = gl.constexpr(-float("inf"))
+_LN2 = gl.constexpr(0.6931471805599453)
+# Bounds of the band: none, the right one (causal), the left one too (window)
+_MASKED = gl.constexpr(1)  # the first block of a tile is masked
+_EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no key
+
+
+# ---------------------------------------------------------------- which tile
+@gluon.jit
+def _blocks(row, n_rows, n_keys, left, right, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr,
+            LEFT: gl.constexpr):  # fmt: skip
+    """First key block and end of those that rows [row, row + n_rows) see; at least one block."""
+    end = gl.cdiv(n_keys, BLOCK_N)
+    if RIGHT:
+        end = gl.minimum(end, gl.maximum(row + n_rows + right + BLOCK_N - 1, BLOCK_N) // BLOCK_N)
+    first = row * 0
+    if LEFT:
+        first = gl.minimum(gl.maximum(row - left, 0) // BLOCK_N, end - 1)
+    return first, end
+
+
+@gluon.jit
+def _span(tile_row, cid: gl.constexpr, n_keys, left, right, BLOCK_M: gl.constexpr,
+          BLOCK_N: gl.constexpr, GROUPS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
+          SKIPS: gl.constexpr):  # fmt: skip
+    """Key blocks of a warpgroup, and how many of the tile's last ones lie wholly above its rows."""
+    first, tile_end = _blocks(tile_row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
+    end = tile_end
+    if SKIPS:
+        _, end = _blocks(tile_row + cid * BLOCK_M, BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT,
+                         False)  # fmt: skip
+    return first, end, tile_end - end
+
+
+@gluon.jit
+def _tile(code, n_heads):
+    """Batch, head and first row of a tile."""
+    bh = code >> 16
+    b = bh // n_heads
+    return b, bh - b * n_heads, (code & 0xFFFF) * 64
+
+
+# ---------------------------------------------------------------- producer
+@gluon.jit
+def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
+          STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr, RIGHT: gl.constexpr,
+          LEFT: gl.constexpr):  # fmt: skip
+    """One warp: Q, K and V of every tile, in the order in which they are used."""
+    (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
+     n_tiles, n_heads, group, n_keys, left, right) = args  # fmt: skip
+    THREADS: gl.constexpr = GROUPS * 128 + 32
+    it = 0  # key blocks so far, over all tiles
+    code = gl.load(sched)
+    for t in range(n_tiles):
+        b, h, row = _tile(code, n_heads)
+        first, end = _blocks(row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
+        code = gl.load(sched + t + 1)
+        mbarrier.wait(q_empty, (t & 1) ^ 1, pred=t > 0)
+        for g in gl.static_range(GROUPS):
+            mbarrier.expect(q_full.index(g), BLOCK_M * D * 2)
+            if Q_REG > 0:
+                tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], q_full.index(g), q_reg_s.index(g))
+            if Q_REG < D:
+                slot = (t & 1) * GROUPS + g
+                tma_load(q_desc, [b, h, row + g * BLOCK_M, Q_REG], q_full.index(g), q_s.index(slot))
+        hk = h // group
+        col = end * BLOCK_N
+        for _ in range(end - first):
+            col -= BLOCK_N
+            s = it % STAGES
+            if it >= STAGES:
+                bar_sync(_K_BAR + s, THREADS)
+            mbarrier.expect(k_full.index(s), BLOCK_N * D * 2)
+            tma_load(k_desc, [b, hk, col, 0], k_full.index(s), k_s.index(s))
+            if it >= STAGES:
+                bar_sync(_K_BAR + STAGES + s, THREADS)
+            mbarrier.expect(v_full.index(s), BLOCK_N * D * 2)
+            tma_load(v_desc, [b, hk, col, 0], v_full.index(s), v_s.index(s))
+            it += 1
+
+
+# ---------------------------------------------------------------- consumers
+@gluon.jit
+def _qk(q_reg, q, k, zero, D: gl.constexpr, Q_REG: gl.constexpr):
+    """Issue Q K^T; the first Q_REG columns of Q come from registers."""
+    if Q_REG == 0:
+        s = warpgroup_mma(q, k.permute((1, 0)), zero, use_acc=False, is_async=True)
+    elif Q_REG == D:
+        s = warpgroup_mma(q_reg, k.permute((1, 0)), zero, use_acc=False, is_async=True)
+    else:
+        k0 = k.slice(0, Q_REG, dim=1).permute((1, 0))
+        k1 = k.slice(Q_REG, D - Q_REG, dim=1).permute((1, 0))
+        s = warpgroup_mma(q_reg, k0, zero, use_acc=False, is_async=True)
+        s = warpgroup_mma(q, k1, s, is_async=True)
+    return s
+
+
+@gluon.jit
+def _mask(s, row, col, n_keys, left, right, rows, cols, RIGHT: gl.constexpr, LEFT: gl.constexpr):
+    """-inf where a query sees no key; row and col: the tile's first ones."""
+    last = rows * 0 + (n_keys - 1 - col)
+    if RIGHT:
+        last = gl.minimum(last, rows + (row + right - col))
+    seen = gl.expand_dims(cols, 0) <= gl.expand_dims(last, 1)
+    if LEFT:
+        seen = seen & (gl.expand_dims(cols, 0) >= gl.expand_dims(rows + (row - left - col), 1))
+    return gl.where(seen, s, _NEG_INF)
+
+
+@gluon.jit
+def _exp2(x, POLY: gl.constexpr):
+    """2^x; with POLY one in four by a polynomial of degree 4, relative error 3e-6 (for x <= 0).
+
+    The special-function unit makes 16 exponentials a clock: at 64 columns that takes as long as the
+    matrix products.
+    """
+    if POLY == 0:
+        y = gl.exp2(x)
+    else:
+        y = gl.inline_asm_elementwise(
+            "{ .reg .f32 t, f, p; .reg .b32 i; ex2.approx.ftz.f32 $0, $4; ex2.approx.ftz.f32 $1, "
+            "$5; ex2.approx.ftz.f32 $2, $6; max.ftz.f32 f, $7, 0fC2FE0000; add.rm.ftz.f32 t, f, "
+            "0f4B400000; sub.ftz.f32 p, t, 0f4B400000; sub.ftz.f32 f, f, p; "
+            "fma.rn.ftz.f32 p, f, 0f3C5DBE49, 0f3D550A00; fma.rn.ftz.f32 p, p, f, 0f3E773CC6; "
+            "fma.rn.ftz.f32 p, p, f, 0f3F3168B3; fma.rn.ftz.f32 p, p, f, 0f3F800016; "
+            "mov.b32 i, t; shl.b32 i, i, 23; mov.b32 $3, p; add.s32 i, i, $3; mov.b32 $3, i; }",
+            "=f,=f,=f,=f,f,f,f,f", [x], dtype=gl.float32, is_pure=True, pack=4,
+        )  # fmt: skip
+    return y
+
+
+@gluon.jit
+def _first(s, scale_log2, EDGES: gl.constexpr, POLY: gl.constexpr):
+    """Weights of a tile's first block, their row maximum and sum."""
+    m = gl.max(s, 1) * scale_log2
+    base = m
+    if EDGES == _EVERYWHERE:
+        base = gl.where(m == _NEG_INF, 0.0, m)
+    p = _exp2(s * scale_log2 - gl.expand_dims(base, 1), POLY)
+    return p, m, gl.sum(p, 1)
+
+
+@gluon.jit
+def _store(o_desc, acc, q_reg_s, q_s, b, h, row, o_l: gl.constexpr, D: gl.constexpr,
+           Q_REG: gl.constexpr):  # fmt: skip
+    """O leaves through the slots of Q that this tile no longer needs."""
+    M: gl.constexpr = acc.shape[0]
+    if Q_REG == D:
+        q_reg_s.store(acc)
+        fence_async_shared()
+        tma_store(o_desc, [b, h, row, 0], q_reg_s)
+    elif Q_REG == 0:
+        q_s.store(acc)
+        fence_async_shared()
+        tma_store(o_desc, [b, h, row, 0], q_s)
+    else:
+        halves = gl.permute(gl.reshape(acc, [M, 2, D // 2]), (0, 2, 1))
+        low, high = gl.split(halves)
+        q_reg_s.store(low)
+        q_s.store(high)
+        fence_async_shared()
+        tma_store(o_desc, [b, h, row, 0], q_reg_s)
+        tma_store(o_desc, [b, h, row, D // 2], q_s)
+
+
+@gluon.jit
+def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
+             GROUPS: gl.constexpr, Q_REG: gl.constexpr, EDGES: gl.constexpr, RIGHT: gl.constexpr,
+             LEFT: gl.constexpr, SKIPS: gl.constexpr, POLY: gl.constexpr):  # fmt: skip
+    """One warpgroup: the softmax and both products of its rows of every tile."""
+    (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
+     n_heads, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
+    THREADS: gl.constexpr = GROUPS * 128 + 32
+    dtype: gl.constexpr = k_s.dtype
+    s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    o_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    p_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=o_l, k_width=2)
+    q_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
+    o_row: gl.constexpr = gl.SliceLayout(1, o_l)
+    rows = gl.arange(0, BLOCK_M, gl.SliceLayout(1, s_l))
+    cols = gl.arange(0, BLOCK_N, gl.SliceLayout(0, s_l))
+    zero = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, s_l)
+
+    # The first block of the first tile
+    it = 0
+    b, h, tile_row = _tile(gl.load(sched), n_heads)
+    next_code = gl.load(sched + 1)
+    row = tile_row + cid * BLOCK_M
+    first, end, skip = _span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
+                             LEFT, SKIPS)  # fmt: skip
+    if SKIPS:
+        if skip > 0:  # at most one block: hand it straight back
+            mbarrier.wait(k_full.index(0), 0)
+            bar_arrive(_K_BAR, THREADS)
+            mbarrier.wait(v_full.index(0), 0)
+            bar_arrive(_K_BAR + STAGES, THREADS)
+        it += skip
+    mbarrier.wait(q_full.index(cid), 0)
+    if Q_REG > 0:
+        q_reg = q_reg_s.index(cid).load(q_l)
+    mbarrier.arrive(q_empty, count=1)
+    s = it % STAGES
+    mbarrier.wait(k_full.index(s), (it // STAGES) & 1)
+    if Q_REG > 0:
+        st = _qk(q_reg, q_s.index(cid), k_s.index(s), zero, D, Q_REG)
+    else:
+        st = _qk(zero, q_s.index(cid), k_s.index(s), zero, D, Q_REG)
+    scores = warpgroup_mma_wait(0, deps=(st,))
+    bar_arrive(_K_BAR + s, THREADS)
+    if EDGES > 0:
+        scores = _mask(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols, RIGHT,
+                       LEFT)  # fmt: skip
+    p, m, norm = _first(scores, scale_log2, EDGES, POLY)
+    pb = gl.convert_layout(p.to(dtype), p_l)
+    acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
+
+    for t in range(n_tiles):
+        q = q_s.index((t & 1) * GROUPS + cid)
+        # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
+        # inner loop from the end of one round to the next.
+        first, end, _ = _span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
+                              GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
+        for i in range(1, end - first):
+            vs = it % STAGES
+            v_phase = (it // STAGES) & 1
+            it += 1
+            s = it % STAGES
+            mbarrier.wait(k_full.index(s), (it // STAGES) & 1)
+            if Q_REG > 0:
+                st = _qk(q_reg, q, k_s.index(s), zero, D, Q_REG)
+            else:
+                st = _qk(zero, q, k_s.index(s), zero, D, Q_REG)
+            mbarrier.wait(v_full.index(vs), v_phase)
+            acct = warpgroup_mma(pb, v_s.index(vs), acc, is_async=True)
+            scores = warpgroup_mma_wait(1, deps=(st,))
+            bar_arrive(_K_BAR + s, THREADS)
+            if EDGES == _EVERYWHERE:
+                col = (end - 1 - i) * BLOCK_N
+                edge = col < 0
+                if RIGHT:
+                    edge = col + BLOCK_N - 1 > row + right
+                if LEFT:
+                    edge = edge | (col < row + BLOCK_M - 1 - left)
+                if edge:
+                    scores = _mask(scores, row, col, n_keys, left, right, rows, cols, RIGHT, LEFT)
+            m_new = gl.maximum(m, gl.max(scores, 1) * scale_log2)
+            base = m_new
+            if EDGES == _EVERYWHERE:
+                base = gl.where(m_new == _NEG_INF, 0.0, m_new)
+            alpha = gl.exp2(m - base)
+            p = _exp2(scores * scale_log2 - gl.expand_dims(base, 1), POLY)
+            norm = norm * alpha + gl.sum(p, 1)
+            pn = gl.convert_layout(p.to(dtype), p_l)
+            m = m_new
+            acc = warpgroup_mma_wait(0, deps=(acct,))
+            bar_arrive(_K_BAR + STAGES + vs, THREADS)
+            pb = pn
+            acc = acc * gl.expand_dims(gl.convert_layout(alpha, o_row), 1)
+
+        # The tile's end: the next tile's first Q K^T goes in front of the last P V. After the last
+        # tile it multiplies whatever lies in shared memory, and the result is not used.
+        more = t + 1 < n_tiles
+        vs = it % STAGES
+        v_phase = (it // STAGES) & 1
+        it += 1
+        done_b, done_h, done_row = b, h, row
+        b, h, tile_row = _tile(next_code, n_heads)
+        next_code = gl.load(sched + t + 2)
+        row = tile_row + cid * BLOCK_M
+        first, end, skip = _span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
+                                 RIGHT, LEFT, SKIPS)  # fmt: skip
+        if SKIPS:
+            # K alone for now: this tile's last V comes before the skipped block's V
+            if more & (skip > 0):
+                mbarrier.wait(k_full.index(it % STAGES), (it // STAGES) & 1)
+                bar_arrive(_K_BAR + it % STAGES, THREADS)
+        s = (it + skip) % STAGES
+        qn = q_s.index(((t + 1) & 1) * GROUPS + cid)
+        mbarrier.wait(q_full.index(cid), (t + 1) & 1, pred=more)
+        if Q_REG > 0:
+            q_reg = q_reg_s.index(cid).load(q_l)
+        mbarrier.wait(k_full.index(s), ((it + skip) // STAGES) & 1, pred=more)
+        if Q_REG > 0:
+            st = _qk(q_reg, qn, k_s.index(s), zero, D, Q_REG)
+        else:
+            st = _qk(zero, qn, k_s.index(s), zero, D, Q_REG)
+        mbarrier.wait(v_full.index(vs), v_phase)
+        acct = warpgroup_mma(pb, v_s.index(vs), acc, is_async=True)
+        scores = warpgroup_mma_wait(1, deps=(st,))
+        if more:
+            bar_arrive(_K_BAR + s, THREADS)
+        acc = warpgroup_mma_wait(0, deps=(acct,))
+        if more:
+            bar_arrive(_K_BAR + STAGES + vs, THREADS)
+
+        inverse = 1.0 / norm
+        lse = (m + gl.log2(norm)) * _LN2
+        if EDGES == _EVERYWHERE:
+            inverse = gl.where(m == _NEG_INF, 0.0, inverse)
+            lse = gl.where(m == _NEG_INF, _NEG_INF, lse)
+        acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
+        lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
+        gl.store(lse_ptr + lse_row + rows, lse, mask=rows < n_queries - done_row)
+        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, done_b, done_h, done_row, o_l, D,
+               Q_REG)  # fmt: skip
+        if SKIPS:
+            if more & (skip > 0):
+                mbarrier.wait(v_full.index(it % STAGES), (it // STAGES) & 1)
+                bar_arrive(_K_BAR + STAGES + it % STAGES, THREADS)
+        it += skip
+        if EDGES > 0:
+            scores = _mask(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
+                           RIGHT, LEFT)  # fmt: skip
+        p, m, norm = _first(scores, scale_log2, EDGES, POLY)
+        pb = gl.convert_layout(p.to(dtype), p_l)
+        acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
+        tma.store_wait(0)
+        mbarrier.arrive(q_empty, count=1)
+
+
+_INTEGERS = ["sched_stride", "n_heads", "group", "n_queries", "n_keys", "left", "right"]
+
+
+@gluon.jit(do_not_specialize=_INTEGERS)
+def attention_fwd_kernel(
+    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
+    k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
+    v_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
+    o_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
+    lse_ptr,  # (B, H, Sq) float32
+    sched_ptr,  # (blocks, sched_stride) int32: tiles of every block
+    count_ptr,  # (blocks,) int32: how many
+    sched_stride,
+    n_heads,
+    group,  # query heads of a key head
+    n_queries,
+    n_keys,
+    left,
+    right,
+    scale_log2,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    D: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUPS: gl.constexpr,
+    Q_REG: gl.constexpr,
+    CONSUMER_REGS: gl.constexpr,
+    PRODUCER_REGS: gl.constexpr,
+    EDGES: gl.constexpr,
+    RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+    SKIPS: gl.constexpr,
+    POLY: gl.constexpr,
+):
+    dtype: gl.constexpr = q_desc.dtype
+    Q_COLS: gl.constexpr = Q_REG if Q_REG > 0 else D
+    tile_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, Q_COLS], dtype)
+    kv_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], dtype)
+    if Q_REG == D:
+        q_reg_s = gl.allocate_shared_memory(dtype, [GROUPS, BLOCK_M, D], tile_l)
+        q_s = q_reg_s
+    else:
+        gl.static_assert(Q_REG == 0 or 2 * Q_REG == D, "one tile serves both parts of Q")
+        q_s = gl.allocate_shared_memory(dtype, [2 * GROUPS, BLOCK_M, Q_COLS], tile_l)
+        q_reg_s = q_s
+        if Q_REG > 0:
+            q_reg_s = gl.allocate_shared_memory(dtype, [GROUPS, BLOCK_M, Q_COLS], tile_l)
+    k_s = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, D], kv_l)
+    v_s = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, D], kv_l)
+    bar_l: gl.constexpr = mbarrier.MBarrierLayout()
+    q_full = gl.allocate_shared_memory(gl.int64, [GROUPS, 1], bar_l)
+    q_empty = gl.allocate_shared_memory(gl.int64, [1], bar_l)
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bar_l)
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bar_l)
+    mbarrier.init(q_empty, count=GROUPS)
+    for g in gl.static_range(GROUPS):
+        mbarrier.init(q_full.index(g), count=1)
+    for s in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(s), count=1)
+        mbarrier.init(v_full.index(s), count=1)
+    fence_async_shared()
+    pid = gl.program_id(0)
+    sched = sched_ptr + pid * sched_stride
+    n_tiles = gl.load(count_ptr + pid)
+    # Tensors alone: a tuple that is a variable turns constants into tensors
+    to_load = (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full,
+               sched, n_tiles, n_heads, group, n_keys, left, right)  # fmt: skip
+    args = (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
+            n_tiles, n_heads, n_queries, n_keys, left, right, scale_log2)  # fmt: skip
+    if GROUPS == 2:
+        gl.warp_specialize([
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
+                            SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
+                            SKIPS, POLY)),
+            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
+        ], [4, 1], [CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
+    else:
+        gl.warp_specialize([
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
+                            SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
+                            SKIPS, POLY)),
+            (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
+                            SKIPS, POLY)),
+            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
+        ], [4, 4, 1], [CONSUMER_REGS, CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
