@@ -132,18 +132,18 @@ def forward_schedule(
 
 
 def _in_order(
-    tiles: list[tuple[float, int]], heads: int, fit: int
+    tiles: list[tuple[float, int]], heads: int, fit: int, ordered: bool = False
 ) -> Iterator[tuple[float, int]]:
     """Tiles of all heads, in groups of nearly as many heads as fit, long tiles first.
 
     The groups are about equal: a small last one would hand out long tiles when nothing is left to
-    balance them. Where all tiles are alike, a group is one head.
+    balance them. Where all tiles are alike, a group is one head. ``ordered`` keeps their order.
     """
     alike = len({cost for cost, _ in tiles}) == 1
     groups = heads if alike else max(1, heads // fit)
-    ordered = sorted(tiles, key=lambda tile: -tile[0])
+    longest = tiles if ordered else sorted(tiles, key=lambda tile: -tile[0])
     for g in range(groups):
-        for cost, start in ordered:
+        for cost, start in longest:
             for head in range(heads * g // groups, heads * (g + 1) // groups):
                 yield cost, head << 16 | start
 
@@ -159,3 +159,86 @@ def _greedy(
         lists[block].append(code)
         heapq.heapreplace(loads, (load + cost, block))
     return tuple(map(tuple, lists))
+
+
+@dataclass(frozen=True, slots=True)
+class FlashBackward:
+    """How the backward kernel is launched.
+
+    Attributes:
+        width: Columns of a tile: the head dimension, rounded up.
+        block_m: Query rows of one step.
+        block_n: Keys of one main warpgroup, of which there are two.
+        stages: Buffers of Q and of dO.
+        ds_stages: Buffers of dS.
+        v_stages: Buffers of V; K has two.
+        parts: Pieces of columns in which dQ is made.
+        main_registers: Registers of a main thread.
+        dq_registers: Registers of a thread of the warpgroup of dQ.
+        producer_registers: Registers of a producer thread.
+        p_16bit: Keep P as the 16-bit operand alone.
+        kv_in_registers: Keep K and V as operands in registers.
+        branch: Keep the mask's branch in every case.
+    """
+
+    width: int
+    block_m: int
+    block_n: int
+    stages: int
+    ds_stages: int
+    v_stages: int
+    parts: int
+    main_registers: int
+    dq_registers: int
+    producer_registers: int
+    p_16bit: bool
+    kv_in_registers: bool
+    branch: bool
+
+    @property
+    def keys(self) -> int:
+        """Keys of a tile."""
+        return 2 * self.block_n
+
+
+_BACKWARD = {
+    64: FlashBackward(64, 64, 64, 2, 2, 2, 1, 208, 72, 24, False, True, False),
+    128: FlashBackward(128, 64, 64, 2, 2, 1, 2, 208, 72, 24, True, False, True),
+}
+
+
+def flash_backward(head_dim: int) -> FlashBackward:
+    """Launch parameters of the backward for a head dimension.
+
+    Raises:
+        InputError: It is above 128.
+    """
+    width = width_of(head_dim)
+    if width not in _BACKWARD:
+        raise InputError(f"head_dim must be at most 128 for this backward, got {head_dim}")
+    return _BACKWARD[width]
+
+
+@lru_cache(maxsize=128)
+def backward_schedule(
+    plan: FlashBackward,
+    heads: int,
+    n_queries: int,
+    n_keys: int,
+    band: Band,
+    n_blocks: int,
+) -> tuple[tuple[int, ...], ...]:
+    """Tiles of every persistent block of the backward: as ``forward_schedule``, tiles of keys.
+
+    Tiles of one head follow each other in the order of their keys: an ordered sum over them waits
+    for tiles that were handed out before, so it cannot wait for ever.
+    """
+    starts = range(0, n_keys, plan.keys)
+    tiles = []
+    for key in starts:
+        first, end = band.queries(key, plan.keys, n_queries)
+        steps = max(0, -(-end // plan.block_m) - first // plan.block_m)
+        tiles.append((steps + 2.0, key // 64))
+    fit = max(1, int(_L2_BYTES // (4 * n_queries * plan.width)))
+    ordered = band.left is not None
+    return _greedy(_in_order(tiles, heads, fit, ordered), heads * len(tiles), n_blocks)
