@@ -12,8 +12,11 @@ from torch import Tensor
 
 from rooftile.ops._launch import launch, sm_count
 from rooftile.ops.flash.hopper_bwd_kernel import attention_bwd_kernel
-from rooftile.ops.flash.hopper_fwd import shapes_reason, tile_table
-from rooftile.ops.flash.hopper_fwd import supports as supports_fwd
+from rooftile.ops.flash.hopper_bwd_wide_kernels import (
+    attention_bwd_kv_kernel,
+    attention_bwd_q_kernel,
+)
+from rooftile.ops.flash.hopper_fwd import supports, tile_table
 from rooftile.ops.flash.hopper_tma import flat_tiles, head_tiles, why_not
 from rooftile.plan.flash import Band, FlashBackward, backward_schedule, flash_backward
 
@@ -25,7 +28,7 @@ _ROWS = 64
 def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, turn_ptr, n_heads,
                    n_queries, n_columns, stride_ob, stride_oh, stride_om, stride_db, stride_dh,
                    stride_dm, inv_scale, BLOCK_M: tl.constexpr, D: tl.constexpr,
-                   ORDERED: tl.constexpr):  # fmt: skip
+                   SUMS: tl.constexpr, ORDERED: tl.constexpr):  # fmt: skip
     """-rowsum(o do), -lse in units of the raw product, and zeros for dQ; 64 queries a program."""
     block, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     b, h = bh // n_heads, bh % n_heads
@@ -45,8 +48,9 @@ def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, turn_p
     nlse = tl.where(lse == float("-inf"), lse, -lse * inv_scale)
     tl.store(nlse_ptr + flat, nlse)
     tl.store(ndelta_ptr + flat, -tl.sum(o * do, 1))
-    zeros = tl.zeros([BLOCK_M * D], tl.float32)
-    tl.store(acc_ptr + at * (BLOCK_M * D) + tl.arange(0, BLOCK_M * D), zeros)
+    if SUMS:
+        zeros = tl.zeros([BLOCK_M * D], tl.float32)
+        tl.store(acc_ptr + at * (BLOCK_M * D) + tl.arange(0, BLOCK_M * D), zeros)
     if ORDERED:
         tl.store(turn_ptr + at, 0)
 
@@ -69,17 +73,6 @@ def _after_kernel(acc_ptr, dq_ptr, n_heads, n_queries, n_columns, stride_b, stri
     mask = (offs_m < n_queries)[:, None] & (offs_d < n_columns)[None, :]
     tl.store(dq_ptr + b * stride_b + h * stride_h + rows + offs_d[None, :],
              y.to(dq_ptr.dtype.element_ty), mask=mask)  # fmt: skip
-
-
-def supports(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> str | None:
-    """Why the Hopper backward cannot take a call, None if it can; as the forward's."""
-    return supports_fwd(q, k, v, scale=scale) or width_reason(q, v)
-
-
-def width_reason(q: Tensor, v: Tensor) -> str | None:
-    """Whether the head dimension is too wide."""
-    width = max(q.shape[-1], v.shape[-1])
-    return f"head dimension {width} is above 128" if width > 128 else None
 
 
 def attention_bwd(
@@ -116,10 +109,14 @@ def attention_bwd(
         deterministic: Sum dQ in one order; else its last bits may differ between runs. dK and dV
             are the same each time.
     """
-    plan = flash_backward(max(q.shape[-1], v.shape[-1]))
     if why_not("do", do) is not None:
         do = do.contiguous()
     band = Band(left, right)
+    width = max(q.shape[-1], v.shape[-1])
+    if width > 128:
+        launch_bwd_wide(q, k, v, o, lse, do, dq, dk, dv, scale, band)
+        return
+    plan = flash_backward(width)
     launch_bwd(plan, q, k, v, o, lse, do, dq, dk, dv, scale, band, deterministic)
 
 
@@ -143,16 +140,11 @@ def launch_bwd(
     kv_heads, n_keys = k.shape[1], k.shape[2]
     blocks = -(-n_queries // _ROWS)
     lines = batch * heads * blocks
-    new = {"device": q.device, "dtype": torch.float32}
-    nlse, ndelta = torch.empty(lines * _ROWS, **new), torch.empty(lines * _ROWS, **new)
-    acc = torch.empty(lines * _ROWS * plan.width // 32, 32, **new)
-    turn = torch.empty(lines if deterministic else 1, device=q.device, dtype=torch.int32)
-    launch(
-        _before_kernel, (blocks, batch * heads), q.device,
-        o, do, lse, nlse, ndelta, acc, turn, heads, n_queries, v.shape[-1],
-        *o.stride()[:3], *do.stride()[:3], 1.0 / scale,
-        BLOCK_M=_ROWS, D=plan.width, ORDERED=deterministic, num_warps=4,
-    )  # fmt: skip
+    acc = torch.empty(
+        lines * _ROWS * plan.width // 32, 32, device=q.device, dtype=torch.float32
+    )
+    turn = torch.empty(lines, device=q.device, dtype=torch.int32) if deterministic else None
+    nlse, ndelta = _row_vectors(o, lse, do, scale, plan.width, acc, turn)
     table, count = _schedule(plan, batch * kv_heads, n_queries, n_keys, band, q.device)
     part = plan.width // plan.parts
     launch(
@@ -160,7 +152,7 @@ def launch_bwd(
         *(head_tiles(t, plan.block_m, plan.width) for t in (q, do)),
         *(head_tiles(t, plan.block_n, plan.width) for t in (k, v, dk, dv)),
         flat_tiles(acc, [2 * part, 32]), flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
-        turn, table, count, table.shape[1], kv_heads, heads // kv_heads, n_queries, n_keys,
+        turn if turn is not None else count, table, count, table.shape[1], kv_heads, heads // kv_heads, n_queries, n_keys,
         band.left or 0, band.right or 0, scale * _LOG2E, scale,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
         NS=plan.ds_stages, V_SLOTS=plan.v_stages, PARTS=plan.parts,
@@ -177,6 +169,64 @@ def launch_bwd(
     )  # fmt: skip
 
 
+def launch_bwd_wide(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    do: Tensor,
+    dq: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    scale: float,
+    band: Band,
+) -> None:
+    """The launches above 128 columns: dK and dV, then dQ; the same bits each time."""
+    batch, heads, n_queries, _ = q.shape
+    kv_heads, n_keys = k.shape[1], k.shape[2]
+    nlse, ndelta = _row_vectors(o, lse, do, scale, 256, None, None)
+    mask = {"RIGHT": band.right is not None, "LEFT": band.left is not None}
+    registers = {"MAIN_REGS": 240, "PRODUCER_REGS": 24, "num_warps": 4}
+    bounds = (band.left or 0, band.right or 0, scale * _LOG2E, scale)
+    launch(
+        attention_bwd_kv_kernel, (-(-n_keys // _ROWS), batch * kv_heads), q.device,
+        *(head_tiles(t, _ROWS, 256) for t in (q, do, k, v, dk, dv)),
+        flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
+        kv_heads, heads // kv_heads, n_queries, n_keys, *bounds,
+        BLOCK=_ROWS, D=256, NB=2, **mask, **registers,
+    )  # fmt: skip
+    launch(
+        attention_bwd_q_kernel, (-(-n_queries // (2 * _ROWS)), batch * heads), q.device,
+        *(head_tiles(t, _ROWS, 256) for t in (q, do, dq, k, v)), nlse, ndelta,
+        heads, heads // kv_heads, n_queries, n_keys, *bounds,
+        BLOCK_M=_ROWS, BLOCK_N=_ROWS, D=256, SLOTS=3, **mask, **registers,
+    )  # fmt: skip
+
+
+def _row_vectors(
+    o: Tensor, lse: Tensor, do: Tensor, scale: float, width: int, acc: Tensor | None,
+    turn: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """-lse / scale and -rowsum(o do), each head padded to 64 rows; zeros in acc and turn.
+
+    One block more than there is: a tile of 128 queries may end past the last one.
+    """
+    batch, heads, n_queries, columns = o.shape
+    blocks = -(-n_queries // _ROWS)
+    size = (batch * heads * blocks + 1) * _ROWS
+    nlse = torch.empty(size, device=o.device, dtype=torch.float32)
+    ndelta = torch.empty_like(nlse)
+    launch(
+        _before_kernel, (blocks, batch * heads), o.device,
+        o, do, lse, nlse, ndelta, acc, turn, heads, n_queries, columns,
+        *o.stride()[:3], *do.stride()[:3], 1.0 / scale,
+        BLOCK_M=_ROWS, D=width, SUMS=acc is not None,
+        ORDERED=turn is not None, num_warps=4,
+    )  # fmt: skip
+    return nlse, ndelta
+
+
 @lru_cache(maxsize=64)
 def _schedule(
     plan: FlashBackward, heads: int, n_queries: int, n_keys: int, band: Band, device: torch.device
@@ -186,4 +236,4 @@ def _schedule(
     return tile_table(lists, device)
 
 
-__all__ = ["attention_bwd", "launch_bwd", "shapes_reason", "supports", "width_reason"]
+__all__ = ["attention_bwd", "launch_bwd", "launch_bwd_wide", "supports"]

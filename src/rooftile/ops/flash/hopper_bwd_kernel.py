@@ -195,13 +195,13 @@ def _dq(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NS:
                     fence_async_shared()
                     tma_add(dq_desc, [(block * PARTS + part) * (2 * W), 0], dq_s.index(part))
                 if ORDERED:
-                    if it > 0:
+                    if hq + i > 0:  # one block late: its additions are then complete
                         _pass_turn(last_turn, PARTS)
                     last_turn = turn_ptr + block
                 it += 1
-    if ORDERED:
-        if it > 0:
-            _pass_turn(last_turn, 0)
+        if ORDERED:  # before the next tile, which may wait for one that waits for this
+            if n > 0:
+                _pass_turn(last_turn, 0)
     tma.store_wait(0)
 
 
