@@ -140,9 +140,7 @@ def launch_bwd(
     kv_heads, n_keys = k.shape[1], k.shape[2]
     blocks = -(-n_queries // _ROWS)
     lines = batch * heads * blocks
-    acc = torch.empty(
-        lines * _ROWS * plan.width // 32, 32, device=q.device, dtype=torch.float32
-    )
+    acc = torch.empty(lines * _ROWS * plan.width // 32, 32, device=q.device, dtype=torch.float32)
     turn = torch.empty(lines, device=q.device, dtype=torch.int32) if deterministic else None
     nlse, ndelta = _row_vectors(o, lse, do, scale, plan.width, acc, turn)
     table, count = _schedule(plan, batch * kv_heads, n_queries, n_keys, band, q.device)
@@ -152,7 +150,8 @@ def launch_bwd(
         *(head_tiles(t, plan.block_m, plan.width) for t in (q, do)),
         *(head_tiles(t, plan.block_n, plan.width) for t in (k, v, dk, dv)),
         flat_tiles(acc, [2 * part, 32]), flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
-        turn if turn is not None else count, table, count, table.shape[1], kv_heads, heads // kv_heads, n_queries, n_keys,
+        turn if turn is not None else count, table, count, table.shape[1], kv_heads,
+        heads // kv_heads, n_queries, n_keys,
         band.left or 0, band.right or 0, scale * _LOG2E, scale,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
         NS=plan.ds_stages, V_SLOTS=plan.v_stages, PARTS=plan.parts,

@@ -29,6 +29,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from rooftile.ops.flash.hopper_band import mask_weights, query_blocks, tile_place
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_add, tma_load, tma_store
 
 # Named barriers. 384 threads: the main warpgroups and that of dQ; 288: the main ones and the
@@ -36,28 +37,6 @@ from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_add, tma_loa
 _DS_BAR = gl.constexpr(8)  # 8, 9: a slot of dS is written
 _Q_BAR = gl.constexpr(10)  # 10, 11: a slot of Q is free
 _DO_BAR = gl.constexpr(12)  # 12, 13: a slot of dO is free
-
-
-# ---------------------------------------------------------------- which queries
-@gluon.jit
-def _queries(key, n_queries, left, right, BLOCK_M: gl.constexpr, KEYS: gl.constexpr,
-             RIGHT: gl.constexpr, LEFT: gl.constexpr):  # fmt: skip
-    """First query block and number of those that see any of the keys [key, key + KEYS)."""
-    first = key * 0
-    end = n_queries
-    if RIGHT:
-        first = gl.maximum(key - right, 0) // BLOCK_M
-    if LEFT:
-        end = gl.minimum(end, gl.maximum(key + KEYS + left, 0))
-    return first, gl.maximum(gl.cdiv(end, BLOCK_M) - first, 0)
-
-
-@gluon.jit
-def _tile(code, n_kv_heads):
-    """Batch, key head and first key of a tile."""
-    bh = code >> 16
-    b = bh // n_kv_heads
-    return b, bh - b * n_kv_heads, (code & 0xFFFF) * 64
 
 
 # ---------------------------------------------------------------- producer
@@ -72,9 +51,9 @@ def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, N
     it = 0
     code = gl.load(sched)
     for t in range(n_tiles):
-        b, hk, key = _tile(code, n_kv_heads)
+        b, hk, key = tile_place(code, n_kv_heads)
         code = gl.load(sched + t + 1)
-        first, n = _queries(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        first, n = query_blocks(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         ks = t % 2
         vs = t % V_SLOTS
         mbarrier.wait(k_empty.index(ks), ((t // 2) & 1) ^ 1)
@@ -164,9 +143,9 @@ def _dq(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NS:
     last_turn = turn_ptr
     code = gl.load(sched)
     for t in range(n_tiles):
-        b, hk, key = _tile(code, n_kv_heads)
+        b, hk, key = tile_place(code, n_kv_heads)
         code = gl.load(sched + t + 1)
-        first, n = _queries(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        first, n = query_blocks(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         ks = t % 2
         mbarrier.wait(k_full.index(ks), (t // 2) & 1)
         for hq in range(group):
@@ -207,18 +186,6 @@ def _dq(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NS:
 
 # ---------------------------------------------------------------- main warpgroups
 @gluon.jit
-def _masked(p, key, row, n_keys, left, right, rows, cols, RIGHT: gl.constexpr, LEFT: gl.constexpr):
-    """0 where a query (column) does not see a key (row); key and row: the tile's first ones."""
-    first = gl.where(rows < n_keys - key, 0, 1 << 30)
-    if RIGHT:
-        first = gl.maximum(first, rows + (key - right - row))
-    seen = gl.expand_dims(cols, 0) >= gl.expand_dims(first, 1)
-    if LEFT:
-        seen = seen & (gl.expand_dims(cols, 0) <= gl.expand_dims(rows + (key + left - row), 1))
-    return gl.where(seen, p, 0.0)
-
-
-@gluon.jit
 def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
           NB: gl.constexpr, NS: gl.constexpr, V_SLOTS: gl.constexpr, P16: gl.constexpr,
           KV_REG: gl.constexpr, BRANCH: gl.constexpr, RIGHT: gl.constexpr,
@@ -239,10 +206,10 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
     it = 0
     code = gl.load(sched)
     for t in range(n_tiles):
-        b, hk, tile_key = _tile(code, n_kv_heads)
+        b, hk, tile_key = tile_place(code, n_kv_heads)
         code = gl.load(sched + t + 1)
         key = tile_key + g * BLOCK_N
-        first, n = _queries(tile_key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        first, n = query_blocks(tile_key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         vs = t % V_SLOTS
         K = k_s.index(2 * (t % 2) + g)
         V = v_s.index(2 * vs + g)
@@ -279,7 +246,7 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
                     if LEFT:
                         edge = edge | (row + BLOCK_M - 1 - left > key)
                     if edge:
-                        p = _masked(p, key, row, n_keys, left, right, rows, cols, RIGHT, LEFT)
+                        p = mask_weights(p, key, row, n_keys, left, right, rows, cols, RIGHT, LEFT)
                 p16 = p.to(dtype)
                 pb = gl.convert_layout(p16, p_l)
                 row_init = gl.expand_dims(ndelta_s.index(s).load(col_l), 0)

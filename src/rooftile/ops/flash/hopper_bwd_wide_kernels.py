@@ -1,4 +1,4 @@
-"""Attention backward for Hopper in Gluon, of 129 to 256 columns: one kernel for dK and dV, one for dQ.
+"""Attention backward for Hopper in Gluon, of 129 to 256 columns.
 
 The accumulators of dK and dV for 64 keys fill half of the registers of an SM, so there is no room
 for dQ beside them; and dQ in float32 through global memory would move as many bytes as the products
@@ -24,8 +24,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from rooftile.ops.flash.hopper_bwd_kernel import _masked, _queries, _tile
-from rooftile.ops.flash.hopper_fwd_kernel import _blocks
+from rooftile.ops.flash.hopper_band import key_blocks, mask_weights, query_blocks, tile_place
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
 
 _Q_BAR = gl.constexpr(8)  # 8, 9: a slot of Q is free (both warpgroups and the producer)
@@ -49,10 +48,11 @@ def _kv_load(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
              LEFT: gl.constexpr):  # fmt: skip
     """One warp: K and V once, Q, dO and row vectors of every query block."""
     (q_desc, do_desc, k_desc, v_desc, nlse_desc, ndelta_desc, q_s, do_s, k_s, v_s, nlse_s, ndelta_s,
-     q_full, do_full, k_full, v_full, code, n_kv_heads, group, n_queries, left, right) = args  # fmt: skip
+     q_full, do_full, k_full, v_full, code, n_kv_heads, group, n_queries, left,
+     right) = args  # fmt: skip
     n_blocks = gl.cdiv(n_queries, BLOCK)
-    b, hk, key = _tile(code, n_kv_heads)
-    first, n = _queries(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key = tile_place(code, n_kv_heads)
+    first, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
     mbarrier.expect(k_full, BLOCK * D * 2)
     tma_load(k_desc, [b, hk, key, 0], k_full, k_s)
     mbarrier.expect(v_full, BLOCK * D * 2)
@@ -92,8 +92,8 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
     rows = gl.arange(0, BLOCK, gl.SliceLayout(1, s_l))
     cols = gl.arange(0, BLOCK, col_l)
-    b, hk, key = _tile(code, n_kv_heads)
-    first, n = _queries(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key = tile_place(code, n_kv_heads)
+    first, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
     dv = gl.zeros([BLOCK, D], gl.float32, d_l)
     mbarrier.wait(k_full, 0)
     k_reg = k_s.slice(0, D // 2, dim=1).load(a_l)
@@ -115,7 +115,7 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             if LEFT:
                 edge = edge | (row + BLOCK - 1 - left > key)
             if edge:
-                p = _masked(p, key, row, n_keys, left, right, rows, cols, RIGHT, LEFT)
+                p = mask_weights(p, key, row, n_keys, left, right, rows, cols, RIGHT, LEFT)
             p16 = p.to(dtype)
             mbarrier.wait(p_empty.index(s), ph ^ 1)
             p_s.index(s).store(p16)
@@ -145,8 +145,8 @@ def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
     col_l: gl.constexpr = gl.SliceLayout(0, s_l)
     shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
-    b, hk, key = _tile(code, n_kv_heads)
-    _, n = _queries(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key = tile_place(code, n_kv_heads)
+    _, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
     dk = gl.zeros([BLOCK, D], gl.float32, d_l)
     mbarrier.wait(v_full, 0)
     v_reg = v_s.slice(0, D // 2, dim=1).load(a_l)
@@ -251,7 +251,7 @@ def _q_load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
     """One warp: Q and dO once, then V and K of every key block through one ring of slots."""
     (q_desc, do_desc, k_desc, v_desc, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, row, group,
      n_keys, left, right) = args  # fmt: skip
-    first, end = _blocks(row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
+    first, end = key_blocks(row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
     for g in gl.static_range(2):
         mbarrier.expect(q_full.index(g), BLOCK_M * D * 2)
         tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], q_full.index(g), q_s.index(g))
@@ -285,7 +285,7 @@ def _make_dq(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr
     rows = gl.arange(0, BLOCK_M, row_l)
     cols = gl.arange(0, BLOCK_N, gl.SliceLayout(0, s_l))
     row = tile_row + g * BLOCK_M
-    first, end = _blocks(tile_row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
+    first, end = key_blocks(tile_row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
     # -lse in base 2, and -delta
     nlse = gl.load(nlse_ptr + line + g * BLOCK_M + rows) * scale_log2
     ndelta = gl.load(ndelta_ptr + line + g * BLOCK_M + rows)

@@ -26,6 +26,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from rooftile.ops.flash.hopper_band import key_blocks, key_span, mask_scores, tile_place
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
 
 # Named barriers: 8 .. 8 + stages - 1 a slot of K is free, from 8 + stages on one of V
@@ -35,41 +36,6 @@ _LN2 = gl.constexpr(0.6931471805599453)
 # Bounds of the band: none, the right one (causal), the left one too (window)
 _MASKED = gl.constexpr(1)  # the first block of a tile is masked
 _EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no key
-
-
-# ---------------------------------------------------------------- which tile
-@gluon.jit
-def _blocks(row, n_rows, n_keys, left, right, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr,
-            LEFT: gl.constexpr):  # fmt: skip
-    """First key block and end of those that rows [row, row + n_rows) see; at least one block."""
-    end = gl.cdiv(n_keys, BLOCK_N)
-    if RIGHT:
-        end = gl.minimum(end, gl.maximum(row + n_rows + right + BLOCK_N - 1, BLOCK_N) // BLOCK_N)
-    first = row * 0
-    if LEFT:
-        first = gl.minimum(gl.maximum(row - left, 0) // BLOCK_N, end - 1)
-    return first, end
-
-
-@gluon.jit
-def _span(tile_row, cid: gl.constexpr, n_keys, left, right, BLOCK_M: gl.constexpr,
-          BLOCK_N: gl.constexpr, GROUPS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
-          SKIPS: gl.constexpr):  # fmt: skip
-    """Key blocks of a warpgroup, and how many of the tile's last ones lie wholly above its rows."""
-    first, tile_end = _blocks(tile_row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
-    end = tile_end
-    if SKIPS:
-        _, end = _blocks(tile_row + cid * BLOCK_M, BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT,
-                         False)  # fmt: skip
-    return first, end, tile_end - end
-
-
-@gluon.jit
-def _tile(code, n_heads):
-    """Batch, head and first row of a tile."""
-    bh = code >> 16
-    b = bh // n_heads
-    return b, bh - b * n_heads, (code & 0xFFFF) * 64
 
 
 # ---------------------------------------------------------------- producer
@@ -84,8 +50,8 @@ def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
     it = 0  # key blocks so far, over all tiles
     code = gl.load(sched)
     for t in range(n_tiles):
-        b, h, row = _tile(code, n_heads)
-        first, end = _blocks(row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
+        b, h, row = tile_place(code, n_heads)
+        first, end = key_blocks(row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
         code = gl.load(sched + t + 1)
         mbarrier.wait(q_empty, (t & 1) ^ 1, pred=t > 0)
         for g in gl.static_range(GROUPS):
@@ -125,18 +91,6 @@ def _qk(q_reg, q, k, zero, D: gl.constexpr, Q_REG: gl.constexpr):
         s = warpgroup_mma(q_reg, k0, zero, use_acc=False, is_async=True)
         s = warpgroup_mma(q, k1, s, is_async=True)
     return s
-
-
-@gluon.jit
-def _mask(s, row, col, n_keys, left, right, rows, cols, RIGHT: gl.constexpr, LEFT: gl.constexpr):
-    """-inf where a query sees no key; row and col: the tile's first ones."""
-    last = rows * 0 + (n_keys - 1 - col)
-    if RIGHT:
-        last = gl.minimum(last, rows + (row + right - col))
-    seen = gl.expand_dims(cols, 0) <= gl.expand_dims(last, 1)
-    if LEFT:
-        seen = seen & (gl.expand_dims(cols, 0) >= gl.expand_dims(rows + (row - left - col), 1))
-    return gl.where(seen, s, _NEG_INF)
 
 
 @gluon.jit
@@ -196,8 +150,9 @@ def _store(o_desc, acc, q_reg_s, q_s, b, h, row, o_l: gl.constexpr, D: gl.conste
 
 
 @gluon.jit
-def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
-             GROUPS: gl.constexpr, Q_REG: gl.constexpr, EDGES: gl.constexpr, RIGHT: gl.constexpr,
+def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+             D: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr,
+             EDGES: gl.constexpr, RIGHT: gl.constexpr,
              LEFT: gl.constexpr, SKIPS: gl.constexpr, POLY: gl.constexpr):  # fmt: skip
     """One warpgroup: the softmax and both products of its rows of every tile."""
     (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
@@ -215,10 +170,10 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
 
     # The first block of the first tile
     it = 0
-    b, h, tile_row = _tile(gl.load(sched), n_heads)
+    b, h, tile_row = tile_place(gl.load(sched), n_heads)
     next_code = gl.load(sched + 1)
     row = tile_row + cid * BLOCK_M
-    first, end, skip = _span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
+    first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
                              LEFT, SKIPS)  # fmt: skip
     if SKIPS:
         if skip > 0:  # at most one block: hand it straight back
@@ -240,8 +195,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     scores = warpgroup_mma_wait(0, deps=(st,))
     bar_arrive(_K_BAR + s, THREADS)
     if EDGES > 0:
-        scores = _mask(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols, RIGHT,
-                       LEFT)  # fmt: skip
+        scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
+                             RIGHT, LEFT)  # fmt: skip
     p, m, norm = _first(scores, scale_log2, EDGES, POLY)
     pb = gl.convert_layout(p.to(dtype), p_l)
     acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
@@ -250,7 +205,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         q = q_s.index((t & 1) * GROUPS + cid)
         # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
         # inner loop from the end of one round to the next.
-        first, end, _ = _span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
+        first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
                               GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
         for i in range(1, end - first):
             vs = it % STAGES
@@ -274,7 +229,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
                 if LEFT:
                     edge = edge | (col < row + BLOCK_M - 1 - left)
                 if edge:
-                    scores = _mask(scores, row, col, n_keys, left, right, rows, cols, RIGHT, LEFT)
+                    scores = mask_scores(
+                        scores, row, col, n_keys, left, right, rows, cols, RIGHT, LEFT
+                    )
             m_new = gl.maximum(m, gl.max(scores, 1) * scale_log2)
             base = m_new
             if EDGES == _EVERYWHERE:
@@ -296,10 +253,10 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         v_phase = (it // STAGES) & 1
         it += 1
         done_b, done_h, done_row = b, h, row
-        b, h, tile_row = _tile(next_code, n_heads)
+        b, h, tile_row = tile_place(next_code, n_heads)
         next_code = gl.load(sched + t + 2)
         row = tile_row + cid * BLOCK_M
-        first, end, skip = _span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
+        first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
                                  RIGHT, LEFT, SKIPS)  # fmt: skip
         if SKIPS:
             # K alone for now: this tile's last V comes before the skipped block's V
@@ -341,7 +298,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
                 bar_arrive(_K_BAR + STAGES + it % STAGES, THREADS)
         it += skip
         if EDGES > 0:
-            scores = _mask(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
+            scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
                            RIGHT, LEFT)  # fmt: skip
         p, m, norm = _first(scores, scale_log2, EDGES, POLY)
         pb = gl.convert_layout(p.to(dtype), p_l)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 from triton._C.libtriton import ir
 from triton.experimental import gluon
@@ -101,8 +100,3 @@ def why_not(name: str, t: Tensor) -> str | None:
         if t.shape[dim] > 1 and (stride <= 0 or stride * item % 16):
             return f"{name} has stride {stride} in dimension {dim}, no multiple of 16 bytes"
     return None
-
-
-def version() -> tuple[int, ...]:
-    """Triton's version, to compare."""
-    return tuple(int(part) for part in triton.__version__.split("+")[0].split(".")[:2])
