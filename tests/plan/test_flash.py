@@ -1,0 +1,49 @@
+"""Tile schedules of the Hopper attention kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooftile.errors import InputError
+from rooftile.plan.flash import (
+    Band,
+    backward_schedule,
+    flash_backward,
+    flash_forward,
+    forward_schedule,
+)
+
+
+@pytest.mark.parametrize("band", [Band(), Band(None, 0), Band(100, 0), Band(None, -297)])
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_every_tile_is_handed_out_once(head_dim, band):
+    """Each query tile of each head goes to exactly one block."""
+    plan = flash_forward(head_dim)
+    lists = forward_schedule(plan, 6, 2, 511, 700, band, 132)
+    codes = sorted(code for tiles in lists for code in tiles)
+    starts = range(0, 511, plan.rows)
+    assert codes == sorted(head << 16 | row // 64 for head in range(6) for row in starts)
+
+
+def test_causal_blocks_get_equal_work():
+    """Heavy tiles first keep the longest block within 3 % of the mean, 32 heads of 4096."""
+    plan = flash_forward(128)
+    lists = forward_schedule(plan, 512, 1, 4096, 4096, Band(None, 0), 132)
+    loads = [sum((code & 0xFFFF) // 2 + 2 for code in tiles) for tiles in lists]
+    assert max(loads) <= 1.03 * sum(loads) / len(loads)
+
+
+@pytest.mark.parametrize("band", [Band(), Band(None, 0), Band(200, 0)])
+def test_tiles_of_a_head_follow_the_order_of_its_keys(band):
+    """An ordered sum over a head waits only for tiles that were handed out before."""
+    plan = flash_backward(128)
+    lists = backward_schedule(plan, 4, 2048, 2048, band, 1)
+    for head in range(4):
+        keys = [code & 0xFFFF for code in lists[0] if code >> 16 == head]
+        assert keys == sorted(keys) and len(keys) == 16
+
+
+def test_a_wide_head_has_another_backward():
+    """Above 128 columns this plan refuses, naming the argument."""
+    with pytest.raises(InputError, match="head_dim must be at most 128"):
+        flash_backward(256)
