@@ -41,7 +41,10 @@ ROOMS = {
     "report": Room(("errors", "units", "records"), ("rich", "jinja2", "plotly")),
     "capture": Room(("errors", "records"), ("torch",)),
     "compile": Room(("errors", "records", "spec"), ("triton",)),
-    "ops": Room(("errors", "plan.launch", "plan.launch_attention"), ("torch", "triton")),
+    "ops": Room(
+        ("errors", "plan.launch", "plan.launch_attention", "plan.launch_hopper"),
+        ("torch", "triton"),
+    ),
     "bench": Room(("errors", "records", "spec", "cost", "ops"), ("torch",)),
     "measure": Room(("errors", "records", "spec", "cost", "capture", "bench.clock"), ("torch",)),
     "export": Room(("errors", "records", "spec", "compile", "ops"), ("torch", "triton")),

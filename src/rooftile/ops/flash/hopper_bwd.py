@@ -18,7 +18,7 @@ from rooftile.ops.flash.hopper_bwd_wide_kernels import (
 )
 from rooftile.ops.flash.hopper_fwd import supports, tile_table
 from rooftile.ops.flash.hopper_tma import flat_tiles, head_tiles, why_not
-from rooftile.plan.flash import Band, FlashBackward, backward_schedule, flash_backward
+from rooftile.plan.launch_hopper import Band, FlashBackward, backward_schedule, flash_backward
 
 _LOG2E = math.log2(math.e)
 _ROWS = 64

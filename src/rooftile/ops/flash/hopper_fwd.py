@@ -12,7 +12,7 @@ from torch import Tensor
 from rooftile.ops._launch import launch, sm_count
 from rooftile.ops.flash.hopper_fwd_kernel import attention_fwd_kernel
 from rooftile.ops.flash.hopper_tma import head_tiles, why_not
-from rooftile.plan.flash import WIDTHS, Band, FlashForward, flash_forward, forward_schedule
+from rooftile.plan.launch_hopper import WIDTHS, Band, FlashForward, flash_forward, forward_schedule
 
 _LOG2E = math.log2(math.e)
 

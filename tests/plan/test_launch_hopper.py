@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooftile.errors import InputError
-from rooftile.plan.flash import (
+from rooftile.plan.launch_hopper import (
     Band,
     backward_schedule,
     flash_backward,
@@ -40,7 +40,8 @@ def test_tiles_of_a_head_follow_the_order_of_its_keys(band):
     lists = backward_schedule(plan, 4, 2048, 2048, band, 1)
     for head in range(4):
         keys = [code & 0xFFFF for code in lists[0] if code >> 16 == head]
-        assert keys == sorted(keys) and len(keys) == 16
+        assert keys == sorted(keys)
+        assert len(keys) == 16
 
 
 def test_a_wide_head_has_another_backward():
