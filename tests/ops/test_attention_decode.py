@@ -151,8 +151,9 @@ def test_number_of_splits_fills_the_multiprocessors():
         ({"attn_mask": True}, "attn_mask must be None where sequences are packed or paged"),
     ],
 )
-def test_refuses(changes, message, device):
+def test_refuses(changes, message, device, monkeypatch):
     """Pages that are not there, lengths that no cache holds, and what pages have not."""
+    monkeypatch.setenv("ROOFTILE_CHECK_SEQLENS", "1")
     q, k, v = draw(device, torch.float32, 6, 2, 1, 4, 4, 16)
     given = {"block_table": [[0, 5]]} | changes
     placed = {

@@ -118,8 +118,9 @@ def test_extras_of_packed_sequences(device):
         ({"num_splits": 2}, "num_splits must be 0 here, got 2: sequences are packed"),
     ],
 )
-def test_refuses(changes, message, device):
+def test_refuses(changes, message, device, monkeypatch):
     """Starts that no packing has, and what packed sequences have not."""
+    monkeypatch.setenv("ROOFTILE_CHECK_SEQLENS", "1")
     q, k, v = packed(device, 8, 8)
     given = {"cu_seqlens_q": [0, 2, 3, 8], "cu_seqlens_k": [0, 2, 3, 8]} | changes
     placed = {

@@ -28,9 +28,11 @@ from rooftile.ops.flash.scores import (
 def _keys_at(table_ptr, col, k_len, page_size, stride_page, stride_s):
     """Offsets of keys ``col``: in one block of memory, or in pages that the table lists."""
     if table_ptr is None:
-        return col.to(tl.int64) * stride_s
-    page = tl.load(table_ptr + col // page_size, mask=col < k_len, other=0).to(tl.int64)
-    return page * stride_page + (col % page_size).to(tl.int64) * stride_s
+        offs = col.to(tl.int64) * stride_s
+    else:
+        page = tl.load(table_ptr + col // page_size, mask=col < k_len, other=0).to(tl.int64)
+        offs = page * stride_page + (col % page_size).to(tl.int64) * stride_s
+    return offs
 
 
 @triton.jit
