@@ -51,7 +51,7 @@ def attention_dmask_kernel(
         head = (mask_head * head_members + member % head_members).to(tl.int64)
         k_at = k_ptr + batch * stride_kb + head // group * stride_kh
         v_at = v_ptr + batch * stride_vb + head // group * stride_vh
-        start_k, k_len = sequence(None, k_lens_ptr, batch, longest_k)
+        _start_k, k_len = sequence(None, k_lens_ptr, batch, longest_k)
         shift = k_len * 0
         if BOTTOM_RIGHT:
             shift = k_len - longest_q
@@ -73,7 +73,7 @@ def attention_dmask_kernel(
                               BLOCK_N, HEAD_DIM, BLOCK_D, True, WIDE)  # fmt: skip
                 v = load_tile(v_at, start_n, k_len, stride_vs, stride_vd,
                               BLOCK_N, V_DIM, BLOCK_DV, True, WIDE)  # fmt: skip
-                p, slant = weights(
+                p, _slant = weights(
                     tl.dot(q, tl.trans(k), input_precision=PRECISION), row[:, None], col[None, :],
                     lse[:, None], longest_q, k_len, shift, shift - window_left,
                     shift + window_right, slope, mask_at, stride_mm, stride_mn, scale, softcap,
