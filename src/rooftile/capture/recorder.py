@@ -13,6 +13,7 @@ from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
 from rooftile.capture.norm import ON_A_GPU
+from rooftile.capture.notes import note
 from rooftile.capture.place import place
 from rooftile.capture.signature import ACCUMULATING, FILLS, Argument, Signature, signature_of
 from rooftile.capture.values import Values
@@ -132,6 +133,8 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         if isinstance(value, torch.Tensor):
             inputs.append(self._operand(signature, argument, argument.name, value))
+            if argument.name in _ENDS:
+                self._lengths(_ENDS[argument.name], value, attrs)
         elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
             inputs.extend(
                 self._operand(signature, argument, f"{argument.name}.{i}", v)
@@ -142,6 +145,14 @@ class Recorder(TorchDispatchMode):
             attr = _attr(value)
             if attr is not None:
                 attrs[argument.name] = attr
+
+    def _lengths(self, name: str, ends: torch.Tensor, attrs: dict[str, Attr]) -> None:
+        """How long the sequences of a packed batch are: it decides how many pairs there are."""
+        lengths = self._values.steps(ends)
+        if lengths is None:
+            note("packed sequences of unknown lengths are taken as equally long")
+        else:
+            attrs[name] = lengths
 
     def _operand(
         self, signature: Signature, argument: Argument, role: str, value: torch.Tensor
@@ -209,6 +220,15 @@ def _is_argument(t: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any])
     )
 
 
+# Where the sequences of a packed batch end, by the argument's name: which lengths follow from it.
+_ENDS = {
+    "cu_seq_q": "q_lens",
+    "cu_seq_k": "k_lens",
+    "cum_seq_q": "q_lens",
+    "cum_seq_k": "k_lens",
+    "cu_seqlens_q": "q_lens",
+    "cu_seqlens_k": "k_lens",
+}
 _DTYPES: dict[torch.dtype, str] = {}
 
 

@@ -63,6 +63,14 @@ class Values:
             return self._keep(tensor, tensor)
         return _view(real, tensor)
 
+    def steps(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The differences between neighbours of a row of integers; None where it is not known."""
+        real = self.of(tensor)
+        if real is None or real.dim() != 1 or real.is_floating_point():
+            return None
+        with torch._C._DisableTorchDispatch():
+            return tuple(real.diff().tolist())
+
     def know(self, tensor: Tensor, real: Tensor) -> None:
         """Remember what stands in a tensor, if it is small. ``real`` is copied."""
         if _small(real) and tensor.layout is torch.strided:

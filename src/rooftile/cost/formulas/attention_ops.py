@@ -2,9 +2,9 @@
 
 Ours and torch's ``_scaled_dot_product_*`` hold [batch, heads, sequence, width]; the ops under them
 [batch, sequence, heads, width], or packed [tokens, heads, width] with the sequences' ends in
-another tensor. Those ends are data. Where the op does not carry the lengths (``q_lens``,
-``k_lens``), all sequences are taken to be equally long: with one query each, or as many, that is
-exact; for self-attention it is the least work that so many tokens can be.
+another tensor. Those ends are data; where they are known, the op carries the lengths (``q_lens``,
+``k_lens``). Else all sequences are taken to be equally long: with one query each, or as many, that
+is exact; for self-attention it is the least work that so many tokens can be.
 
 Which corner a causal mask of unequal lengths hangs on is each kernel's own: top left for torch's
 composite op, cuDNN and the CPU's, bottom right for the flash kernel.
