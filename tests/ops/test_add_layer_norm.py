@@ -100,10 +100,10 @@ def test_registration(device):
     (x, residual, weight, bias), (dy, dh) = draw((3, 63), torch.float32, device)
     args = (x, residual, weight, bias, 1, 1e-6, 0.0, False)
     _, h, mean, rstd = OPS["add_layer_norm"].fwd(*args)
-    torch.library.opcheck(OPS["add_layer_norm"].infer, args)
-    torch.library.opcheck(OPS["add_layer_norm"].fwd, args)
+    torch.library.opcheck(OPS["add_layer_norm"].infer.overload, args)
+    torch.library.opcheck(OPS["add_layer_norm"].fwd.overload, args)
     backward = (dy, dh, h, weight, mean, rstd, 1, 0.0, True, bias)
-    torch.library.opcheck(OPS["add_layer_norm"].bwd, backward)
+    torch.library.opcheck(OPS["add_layer_norm"].bwd.overload, backward)
 
 
 def test_compiles_without_recompiling(device):

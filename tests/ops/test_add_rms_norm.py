@@ -103,10 +103,10 @@ def test_registration(device):
     (x, residual, weight), (dy, dh) = draw((3, 63), torch.float32, device)
     args = (x, residual, weight, None, 1, 1e-6, 0.0, False)
     _, h, _, rstd = OPS["add_rms_norm"].fwd(*args)
-    torch.library.opcheck(OPS["add_rms_norm"].infer, args)
-    torch.library.opcheck(OPS["add_rms_norm"].fwd, args)
+    torch.library.opcheck(OPS["add_rms_norm"].infer.overload, args)
+    torch.library.opcheck(OPS["add_rms_norm"].fwd.overload, args)
     backward = (dy, dh, h, weight, None, rstd, 1, 0.0, True, None)
-    torch.library.opcheck(OPS["add_rms_norm"].bwd, backward)
+    torch.library.opcheck(OPS["add_rms_norm"].bwd.overload, backward)
 
 
 def test_compiles_without_recompiling(device):

@@ -156,8 +156,8 @@ def test_registration(device):
     """Schema, fake kernel and dispatch agree with what runs."""
     x, bias, residual = draw((5, 30), torch.float32, device)
     seed = torch.tensor([1], device=device)
-    torch.library.opcheck(fwd_op, (x, bias, residual, seed, 0.5, "gelu"))
-    torch.library.opcheck(bwd_op, (residual, x, bias, seed, 0.5, "gelu_tanh", True))
+    torch.library.opcheck(fwd_op.overload, (x, bias, residual, seed, 0.5, "gelu"))
+    torch.library.opcheck(bwd_op.overload, (residual, x, bias, seed, 0.5, "gelu_tanh", True))
 
 
 def test_compiles_without_recompiling(device):

@@ -9,14 +9,8 @@ import torch
 from ops.close import DTYPES, assert_matches
 
 from rooftile.errors import InputError
-from rooftile.ops.cross_entropy import (
-    CrossEntropyLoss,
-    bwd_op,
-    cross_entropy,
-    cross_entropy_ref,
-    fwd_op,
-    sum_op,
-)
+from rooftile.ops.cross_entropy import CrossEntropyLoss, cross_entropy, cross_entropy_ref
+from rooftile.ops.rows.cross_entropy import bwd_op, fwd_op
 
 # 1: one class; 3, 10: shorter than a vector; 111: rows that start anywhere; 1000: several rows a
 # program; 5000: several chunks, the last not whole; 8193: a tail of one
@@ -127,7 +121,7 @@ def test_target_out_of_range_is_an_error(bad, device, monkeypatch):
 def test_target_out_of_range_in_the_kernel(bad, device):
     """Unchecked, its loss and gradient are NaN, those of other rows are right."""
     x, target = torch.randn(2, 3, device=device), torch.tensor([0, bad], device=device)
-    loss, lse = fwd_op(x, target, -100, 0.0, 0.0, 0.0)
+    loss, _, lse = fwd_op(x, target, "none", -100, 0.0, 0.0, 0.0)
     dx = bwd_op(torch.ones(2, device=device), x, target, lse, None, -100, 0.0, 0.0, 0.0)
     assert loss.isnan().tolist() == [False, True]
     assert dx.isnan().any(1).tolist() == [False, True]
@@ -177,12 +171,14 @@ def test_registration(device):
     """Schema, fake kernel and dispatch agree with what runs."""
     x, target = case(5, 63, torch.float32, device)
     extras = (-100, 0.1, 1e-3, 5.0)
-    loss, lse = fwd_op(x, target, *extras)
-    torch.library.opcheck(fwd_op, (x, target, *extras))
-    torch.library.opcheck(sum_op, (loss, target, -100, True))
-    _, count = sum_op(loss, target, -100, True)
-    torch.library.opcheck(bwd_op, (loss, x, target, lse, count, *extras))
-    torch.library.opcheck(bwd_op, (loss[0], x.t().contiguous().t(), target, lse, None, *extras))
+    loss, _, lse = fwd_op(x, target, "none", *extras)
+    for reduction in REDUCTIONS:
+        torch.library.opcheck(fwd_op.overload, (x, target, reduction, *extras))
+    _, count, _ = fwd_op(x, target, "mean", *extras)
+    torch.library.opcheck(bwd_op.overload, (loss, x, target, lse, count, *extras))
+    torch.library.opcheck(
+        bwd_op.overload, (loss[0], x.t().contiguous().t(), target, lse, None, *extras)
+    )
 
 
 def test_compiles_without_recompiling(device):

@@ -49,8 +49,8 @@ def test_halves_of_a_projection(form, device):
 def test_registration(activation, device):
     """Schema, fake kernel and dispatch agree with what runs."""
     gate, up, dy = torch.randn(3, 5, 7, device=device)
-    torch.library.opcheck(fwd_op, (gate, up, activation))
-    torch.library.opcheck(bwd_op, (dy, gate, up, activation))
+    torch.library.opcheck(fwd_op.overload, (gate, up, activation))
+    torch.library.opcheck(bwd_op.overload, (dy, gate, up, activation))
 
 
 def test_compiles_fullgraph(device):

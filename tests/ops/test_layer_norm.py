@@ -170,10 +170,10 @@ def test_registration(dtype, device):
     args = (None, weight, bias, 1, 1e-6, 0.0, False)
     for view in (x, x.transpose(0, 1), x[:, :1].expand(-1, 4, -1), x[:0]):
         _, _, mean, rstd = OPS["layer_norm"].fwd(view, *args)
-        torch.library.opcheck(OPS["layer_norm"].infer, (view, *args))
-        torch.library.opcheck(OPS["layer_norm"].fwd, (view, *args))
+        torch.library.opcheck(OPS["layer_norm"].infer.overload, (view, *args))
+        torch.library.opcheck(OPS["layer_norm"].fwd.overload, (view, *args))
         backward = (view, None, view, weight, mean, rstd, 1, 0.0, True, bias)
-        torch.library.opcheck(OPS["layer_norm"].bwd, backward)
+        torch.library.opcheck(OPS["layer_norm"].bwd.overload, backward)
 
 
 def test_compiles_without_recompiling(device):

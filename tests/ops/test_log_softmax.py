@@ -67,8 +67,8 @@ def test_empty(device):
 def test_registration(device):
     """Schema, fake kernel and dispatch agree with what runs."""
     x = torch.randn(3, 63, device=device)
-    torch.library.opcheck(fwd_op, (x, 1, True, None))
-    torch.library.opcheck(bwd_op, (x, x, 1, True, None))
+    torch.library.opcheck(fwd_op.overload, (x, 1, True, None))
+    torch.library.opcheck(bwd_op.overload, (x, x, 1, True, None))
 
 
 def test_compiles_fullgraph(device):

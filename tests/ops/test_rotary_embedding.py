@@ -126,7 +126,7 @@ def test_registration(device):
     x = torch.randn(2, 5, 3, 16, device=device)
     cos, sin = angles(5, 6, device)
     for view in (x, x.transpose(0, 2).contiguous().transpose(0, 2), x[:0]):
-        torch.library.opcheck(fwd_op, (view, cos, sin, False, True))
+        torch.library.opcheck(fwd_op.overload, (view, cos, sin, False, True))
     torch.library.opcheck(inplace_op, (x, cos, sin, True))
 
 

@@ -36,7 +36,7 @@ def test_offsets_beyond_int32(device):
         (lambda t: t, 1, Rows(20, 60, 1, 20)),
         (lambda t: t[:, :1].expand(-1, 7, -1, -1), 3, None),
         (lambda t: t[:1, :1].expand(6, 7, -1, -1), 3, Rows(4, 0, 5, 1)),
-        (lambda t: t[::2, ::2, ::2], 3, None),
+        (lambda t: t.repeat(2, 1, 1, 1)[::2, ::2, ::2], 3, None),
     ],
 )
 def test_collapse(view, dim, expected):
@@ -54,26 +54,30 @@ def test_only_three_strides_are_copied():
 
 
 def aligned(n_rows, n_cols, dtype=torch.bfloat16):
-    """A matrix that starts at a multiple of 16 bytes, and its rows."""
-    t = torch.empty(n_rows, n_cols, dtype=dtype)
-    assert t.data_ptr() % 16 == 0
+    """A matrix that starts at a multiple of 128 bytes, and its rows."""
+    line = 128 // dtype.itemsize
+    base = torch.empty(n_rows * n_cols + line, dtype=dtype)
+    start = -(base.data_ptr() // dtype.itemsize) % line
+    t = base[start : start + n_rows * n_cols].view(n_rows, n_cols)
+    assert t.data_ptr() % 128 == 0
     return t, Rows(1, n_cols, 0, 1)
 
 
 @pytest.mark.parametrize(
     ("n_cols", "dtype", "expected"),
     [
-        (4096, torch.bfloat16, (8, False, False)),
-        (1000, torch.bfloat16, (8, False, False)),
-        (1000, torch.float32, (4, False, False)),
-        (50257, torch.bfloat16, (8, True, True)),
-        (50257, torch.float32, (4, True, True)),
-        (12, torch.bfloat16, (4, False, False)),
-        (7, torch.bfloat16, (1, False, False)),
+        (4096, torch.bfloat16, (8, 0, False)),
+        (1000, torch.bfloat16, (8, 0, False)),
+        (1000, torch.float32, (4, 0, False)),
+        (1001, torch.bfloat16, (8, 8, True)),
+        (50257, torch.bfloat16, (8, 64, True)),
+        (50257, torch.float32, (4, 32, True)),
+        (12, torch.bfloat16, (4, 0, False)),
+        (7, torch.bfloat16, (1, 0, False)),
     ],
 )
 def test_width_of_contiguous_rows(n_cols, dtype, expected):
-    """16 bytes wherever a row is long enough, with a head where rows start anywhere."""
+    """16 bytes where a row is long enough; heads end at 128 bytes where rows start anywhere."""
     assert vectors(n_cols, dtype.itemsize, aligned(8, n_cols, dtype)) == expected
 
 
@@ -81,10 +85,10 @@ def test_width_of_other_rows():
     """Padded rows end in a tail; rows that start differently, or are columns, move narrower."""
     t, _ = aligned(8, 1024)
     padded = (t[:, :1001], Rows(1, 1024, 0, 1))
-    assert vectors(1001, 2, padded) == (8, False, True)
-    assert vectors(1001, 2, padded, aligned(8, 1001)) == (1, False, False)
-    assert vectors(1000, 2, (t[:, 4:1004], Rows(1, 1024, 0, 1))) == (4, False, False)
-    assert vectors(8, 2, (t.t(), Rows(1, 1, 0, 1024))) == (1, False, False)
+    assert vectors(1001, 2, padded) == (8, 0, True)
+    assert vectors(1001, 2, padded, aligned(8, 1001)) == (1, 0, False)
+    assert vectors(1000, 2, (t[:, 4:1004], Rows(1, 1024, 0, 1))) == (4, 0, False)
+    assert vectors(8, 2, (t.t(), Rows(1, 1, 0, 1024))) == (1, 0, False)
 
 
 def test_cpu_without_the_interpreter_is_explained():

@@ -166,8 +166,8 @@ def test_registration(dtype, device):
     """Schema, fake kernel and dispatch agree with what runs, for any layout."""
     x = torch.randn(3, 4, 63, device=device).to(dtype)
     for view in (x, x.transpose(0, 1), x[:, :1].expand(-1, 4, -1), x[:0]):
-        torch.library.opcheck(fwd_op, (view, 2, False, None))
-        torch.library.opcheck(bwd_op, (view, torch.softmax(view, 2), 2, True, None))
+        torch.library.opcheck(fwd_op.overload, (view, 2, False, None))
+        torch.library.opcheck(bwd_op.overload, (view, torch.softmax(view, 2), 2, True, None))
 
 
 def test_compiles_without_recompiling(device):

@@ -76,8 +76,8 @@ def test_registration(dtype, device):
     x = torch.randn(5, 3, 14, device=device).to(dtype)
     gate, up = x.chunk(2, -1)
     for a, b in ((gate, up), (x, x.transpose(0, 1).contiguous().transpose(0, 1)), (x[:0], x[:0])):
-        torch.library.opcheck(fwd_op, (a, b, "silu"))
-        torch.library.opcheck(bwd_op, (a, a, b, "silu"))
+        torch.library.opcheck(fwd_op.overload, (a, b, "silu"))
+        torch.library.opcheck(bwd_op.overload, (a, a, b, "silu"))
 
 
 def test_compiles_without_recompiling(device):

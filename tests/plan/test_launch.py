@@ -36,7 +36,7 @@ def test_softmax_rows(n_cols, kind, rows, block_n, num_warps):
 @pytest.mark.parametrize("n_cols", [50257, 65536, 131072, 262144])
 def test_clusters_share_long_rows(n_cols):
     """Where there are clusters, their programs together hold the row."""
-    plan = row_launch("softmax_fwd", n_cols, 2, clusters=True)
+    plan = row_launch("softmax_fwd", n_cols, 2, clusters=8)
     assert plan.kind == "cluster"
     assert plan.cluster in (2, 4, 8)
     assert plan.cluster * plan.block_n == power_of_two(n_cols)
@@ -44,15 +44,15 @@ def test_clusters_share_long_rows(n_cols):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("itemsize", [2, 4])
-@pytest.mark.parametrize("clusters", [False, True])
+@pytest.mark.parametrize("clusters", [0, 8, 16])
 def test_every_plan_can_be_launched(family, itemsize, clusters):
     """Blocks, warps and clusters are powers of two, a tile holds the row, nothing is too large."""
     for n_cols in (1, 3, 64, 1000, 4096, 16384, 50257, 262144, 10**6):
         plan = row_launch(family, n_cols, itemsize, clusters=clusters)
         for size in (plan.rows, plan.block_n, plan.num_warps, plan.cluster):
             assert size == power_of_two(size) >= 1
-        assert plan.num_warps <= 16
-        assert plan.cluster <= 8
+        assert plan.num_warps <= 32
+        assert plan.cluster <= max(1, clusters)
         assert plan.rows * plan.block_n * plan.cluster <= 2**20
         if plan.kind in ("tile", "cluster"):
             assert plan.block_n * plan.cluster >= n_cols

@@ -11,12 +11,13 @@ import torch
 import triton
 
 from rooftile.errors import InputError
+from rooftile.ops._replay import Launch, Op, recorder
 from rooftile.plan.launch import RowLaunch
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 # ROCm devices are of type "cuda" in PyTorch too. The interpreter runs kernels on CPU tensors.
 DEVICES = ("cuda", "xpu")
-_HOPPER = (9, 0)
+_HOPPER, _BLACKWELL = 9, 10
 
 
 class Planned(NamedTuple):
@@ -51,11 +52,20 @@ def sm_count(device: torch.device) -> int:
     return _planned.sms if _planned and device.type == "cpu" else _sm_count(device)
 
 
-def has_clusters(device: torch.device) -> bool:
-    """Whether blocks of a cluster can write each other's shared memory: NVIDIA's Hopper and on."""
+def max_cluster(device: torch.device) -> int:
+    """Blocks of the largest cluster, which write each other's shared memory; 0 where there is none.
+
+    8 on NVIDIA's Hopper and on; its datacentre GPUs run 16.
+    """
     if _planned and device.type == "cpu":
-        return _planned.nvidia and divmod(int(_planned.arch[3:]), 10) >= _HOPPER
-    return _has_clusters(device)
+        return _cluster_of(int(_planned.arch[3:]) // 10) if _planned.nvidia else 0
+    return _max_cluster(device)
+
+
+def _cluster_of(major: int) -> int:
+    if major < _HOPPER:
+        return 0
+    return 16 if major in (_HOPPER, _BLACKWELL) else 8
 
 
 def architecture(device: torch.device) -> str:
@@ -80,10 +90,10 @@ def _sm_count(device: torch.device) -> int:
 
 
 @lru_cache(maxsize=64)
-def _has_clusters(device: torch.device) -> bool:
+def _max_cluster(device: torch.device) -> int:
     if device.type != "cuda" or torch.version.hip is not None:
-        return False
-    return torch.cuda.get_device_capability(device) >= _HOPPER
+        return 0
+    return _cluster_of(torch.cuda.get_device_capability(device)[0])
 
 
 @lru_cache(maxsize=64)
@@ -121,27 +131,33 @@ def launch(
         return
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
-            kernel[grid](*args, **meta)
+            compiled = kernel[grid](*args, **meta)
     else:
-        kernel[grid](*args, **meta)
+        compiled = kernel[grid](*args, **meta)
+    if recorder.launches is not None:
+        values = [*args, *(meta[name] for name in kernel.arg_names[len(args) :])]
+        recorder.launches.append(Launch(compiled, grid, values))
 
 
-def register(name: str, schema: str, function: Callable[..., Any]) -> Any:
+def register(name: str, schema: str, function: Callable[..., Any], replays: bool = False) -> Any:
     """Define a torch op and its implementation on every device that can run kernels.
 
     Args:
         name: Of the op, without the namespace.
         schema: Arguments and results in torch's schema language.
         function: Launches the kernels.
+        replays: Whether launching is all that it does with a tensor's values; then a call like one
+            before is made again without the dispatcher.
 
     Returns:
-        The op's default overload.
+        The op: torch's default overload, or an ``Op`` around it.
     """
     torch.library.define(f"rooftile::{name}", schema)
     torch.library.impl(f"rooftile::{name}", DEVICES, function)
     on_cpu = function if INTERPRETED else _planned_alone(name, function)
     torch.library.impl(f"rooftile::{name}", "cpu", on_cpu)
-    return getattr(torch.ops.rooftile, name).default
+    overload = getattr(torch.ops.rooftile, name).default
+    return Op(function, overload) if replays else overload
 
 
 def _planned_alone(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from rooftile.ops._check import (
     check_probability,
 )
 from rooftile.ops._launch import compiler_options, launch, register, sm_count
+from rooftile.ops._replay import empty
 from rooftile.ops.flat.dropout import kept, threshold
 from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
 from rooftile.ops.rows.address import Rows, row_offset, rows_of, vectors
@@ -176,7 +177,7 @@ def _fwd(
     x: Tensor, bias: Tensor | None, residual: Tensor | None, seed: Tensor | None,
     p: float, activation: str,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty(x.shape, x.dtype, x.device)
     if y.numel() == 0:
         return y
     n_cols = x.shape[-1]
@@ -204,8 +205,10 @@ def _bwd(
     dy: Tensor, x: Tensor, bias: Tensor | None, seed: Tensor | None,
     p: float, activation: str, want_dbias: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    dbias = x.new_empty(0) if bias is None or not want_dbias else torch.empty_like(bias)
+    dx = empty(x.shape, x.dtype, x.device)
+    dbias = empty((0,), x.dtype, x.device)
+    if bias is not None and want_dbias:
+        dbias = empty(bias.shape, bias.dtype, x.device)
     if dx.numel() == 0:
         return dx, dbias.zero_()
     n_cols = x.shape[-1]
@@ -222,7 +225,7 @@ def _bwd(
     n_splits = n_tiles
     if dbias.numel():
         n_splits = max(1, min(n_tiles, plan.programs_per_sm * sm_count(x.device) // n_blocks))
-    part = x.new_empty((n_splits, n_cols), dtype=torch.float32) if dbias.numel() else None
+    part = empty((n_splits, n_cols), torch.float32, x.device) if dbias.numel() else None
     dropped, scale = threshold(p)
     launch(
         bias_gelu_dropout_residual_bwd_kernel, (n_blocks * n_splits,), x.device,
@@ -245,12 +248,14 @@ fwd_op = register(
     "bias_gelu_dropout_residual_fwd",
     "(Tensor x, Tensor? bias, Tensor? residual, Tensor? seed, float p, str activation) -> Tensor",
     _fwd,
+    replays=True,
 )
 bwd_op = register(
     "bias_gelu_dropout_residual_bwd",
     "(Tensor dy, Tensor x, Tensor? bias, Tensor? seed, float p, str activation, bool want_dbias)"
     " -> (Tensor, Tensor)",
     _bwd,
+    replays=True,
 )
 
 

@@ -18,15 +18,8 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
 from rooftile.ops._launch import register
-from rooftile.ops.cross_entropy import (
-    Extras,
-    backward_rows,
-    check_cross_entropy,
-    check_target,
-    cross_entropy_ref,
-    forward_rows,
-    sum_rows,
-)
+from rooftile.ops.cross_entropy import check_cross_entropy, check_target, cross_entropy_ref
+from rooftile.ops.rows.cross_entropy import Extras, backward_rows, forward_rows, sum_rows
 from rooftile.plan.launch import logit_rows
 
 # ---- 1. reference ------------------------------------------------------------------

@@ -16,6 +16,7 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float
 from rooftile.ops._launch import compiler_options, launch, register
+from rooftile.ops._replay import empty
 from rooftile.plan.launch import power_of_two, row_launch
 
 # ---- 1. reference ------------------------------------------------------------------
@@ -46,6 +47,12 @@ def _aligned(ptrs, VEC: tl.constexpr):
         itemsize: tl.constexpr = ptrs.dtype.element_ty.primitive_bitwidth // 8
         ptrs = tl.multiple_of(ptrs, (itemsize, VEC * itemsize))
     return ptrs
+
+
+@triton.jit
+def _turned(a, b, cos, sin):
+    """A pair turned; the roundings are written out, so that every form of the kernel has them."""
+    return tl.fma(a, cos, -(b * sin)), tl.fma(b, cos, a * sin)
 
 
 @triton.jit
@@ -97,17 +104,19 @@ def rotary_kernel(
         x_ptrs = _aligned(x_row + pair * stride_xd, VEC)
         x = tl.load(x_ptrs, mask=pair_mask, other=0.0).to(tl.float32)
         a, b = tl.split(tl.reshape(x, (ROWS, BLOCK_D, 2)))
-        y = tl.join(a * cos - b * sin, b * cos + a * sin)
+        first, second = _turned(a, b, cos, sin)
+        y = tl.join(first, second)
         y = tl.reshape(y, (ROWS, 2 * BLOCK_D)).to(dtype)
         tl.store(_aligned(y_row + pair * stride_yd, VEC), y, mask=pair_mask)
     else:
         x_ptrs = x_row + offs * stride_xd
         a = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
         b = tl.load(_aligned(x_ptrs + half * stride_xd, VEC), mask=mask, other=0.0).to(tl.float32)
+        first, second = _turned(a, b, cos, sin)
         y_ptrs = y_row + offs * stride_yd
-        tl.store(_aligned(y_ptrs, VEC), (a * cos - b * sin).to(dtype), mask=mask)
+        tl.store(_aligned(y_ptrs, VEC), first.to(dtype), mask=mask)
         y_ptrs = _aligned(y_ptrs + half * stride_yd, VEC)
-        tl.store(y_ptrs, (b * cos + a * sin).to(dtype), mask=mask)
+        tl.store(y_ptrs, second.to(dtype), mask=mask)
     if COPY_REST:
         col = 2 * half + tl.arange(0, BLOCK_REST)[None, :]
         used = live & (col < 2 * half + rest)
@@ -155,7 +164,7 @@ def _rotate(
 
 
 def _rotary(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, backward: bool) -> Tensor:
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    y = empty(x.shape, x.dtype, x.device)
     _rotate(x, cos, sin, y, interleaved, backward)
     return y
 
@@ -170,6 +179,7 @@ fwd_op = register(
     "rotary_embedding",
     "(Tensor x, Tensor cos, Tensor sin, bool interleaved, bool backward) -> Tensor",
     _rotary,
+    replays=True,
 )
 inplace_op = register(
     "rotary_embedding_",

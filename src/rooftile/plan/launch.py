@@ -26,7 +26,6 @@ _CLUSTER_BYTES = 32768
 # 8 programs of 16 warps hold 16 KB of row and its column sums each without a spill
 _MAX_SHARED_BYTES = 131072
 _LOGIT_BYTES = 512 * 2**20
-_MAX_CLUSTER = 8  # the largest that every Hopper and Blackwell GPU runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,13 @@ class RowLaunch:
         rows: Rows that a program holds at a time.
         block_n: Columns of a tile or of a chunk, a power of two.
         num_warps: Warps of a program (of each program of a cluster).
-        num_stages: Loads in flight ahead of the loop that uses them.
+        num_stages: Loads in flight ahead of the loop that uses them. In the norms' backward 2 is a
+            row ahead in registers, 3 and more are rows in shared memory.
         cluster: Programs that share a row.
         packed: Keep rows in registers as they were loaded and convert at each use.
-        programs_per_sm: Programs of a persistent grid, for each SM.
+        programs_per_sm: Programs of a persistent grid, for each SM; 0 for one for each row.
         max_registers: Bound of a thread's registers, 0 for none; NVIDIA's compiler alone has it.
+        line_bytes: Where rows start anywhere, their vectors start at a multiple of so many bytes.
     """
 
     kind: str
@@ -52,8 +53,9 @@ class RowLaunch:
     num_stages: int = 1
     cluster: int = 1
     packed: bool = False
-    programs_per_sm: int = 1
+    programs_per_sm: int = 0
     max_registers: int = 0
+    line_bytes: int = 128
 
 
 def power_of_two(n: int) -> int:
@@ -61,14 +63,15 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: bool = False) -> RowLaunch:
+def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: int = 0) -> RowLaunch:
     """Plan a row-wise kernel.
 
     Args:
         family: One of ``FAMILIES``.
         n_cols: Elements of a row.
         itemsize: Bytes of an element.
-        clusters: Whether the GPU has clusters and the kernel has such a form.
+        clusters: Programs of the GPU's largest cluster, 0 where it has none or the kernel no such
+            form.
 
     Returns:
         The parameters, with those of ``override`` in place of the planned ones.
@@ -77,12 +80,12 @@ def row_launch(family: str, n_cols: int, itemsize: int, *, clusters: bool = Fals
 
 
 @lru_cache(maxsize=1024)
-def _softmax_fwd(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _softmax_fwd(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """One tensor in, one out: 4 accesses of 16 bytes a thread, 8 for the longest rows."""
     block = power_of_two(n_cols)
     size = block * itemsize
     if size > _TILE_BYTES and clusters:
-        return _cluster(block, itemsize, _CLUSTER_BYTES)
+        return _cluster(block, itemsize, _CLUSTER_BYTES, clusters)
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 16384 // itemsize, 8)
     if size > 16384 and itemsize == 2:  # 64 registers: as many bytes in flight, twice the programs
@@ -91,14 +94,20 @@ def _softmax_fwd(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
 
 
 @lru_cache(maxsize=1024)
-def _norm_fwd(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _norm_fwd(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """As softmax; the weights take registers too, so the longest rows are shared earlier."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > _TILE_BYTES // 2 and clusters:
-        return _cluster(block, itemsize, _CLUSTER_BYTES)
+    if size > _TILE_BYTES and clusters:
+        return _cluster(block, itemsize, _CLUSTER_BYTES, clusters)
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 16384 // itemsize, 8)
+    if size > 32768 and itemsize == 2:
+        return RowLaunch("tile", 1, block, 32)
+    if size > 16384 and itemsize == 2:
+        return RowLaunch("tile", 1, block, size // 4096, packed=True, max_registers=80)
+    if size <= 512:  # the weights of fewer rows leave room for more programs
+        return RowLaunch("tile", 2048 // size, block, 4)
     return _tile(block, size)
 
 
@@ -110,12 +119,16 @@ def _tile(block: int, size: int) -> RowLaunch:
 
 
 @lru_cache(maxsize=1024)
-def _two_inputs(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _two_inputs(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """Two tensors in, one out: 2 accesses of 16 bytes a thread and tensor."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > _TILE_BYTES // 2 and clusters:
-        return _cluster(block, itemsize, _CLUSTER_BYTES // 2)
+    if size > _TILE_BYTES // 2 and clusters:  # 32 elements of each tensor a thread
+        cluster = min(8 if size <= 262144 else 16, clusters)
+        part = block // cluster
+        return RowLaunch(
+            "cluster", 1, part, min(16, max(4, part // 1024)), cluster=cluster, packed=itemsize == 2
+        )
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 8192 // itemsize, 8)
     if size <= 4096:
@@ -125,12 +138,12 @@ def _two_inputs(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
 
 
 @lru_cache(maxsize=1024)
-def _persistent(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _persistent(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """Two tensors in, one out, and column sums in registers: a grid that stays on the SMs."""
     block = power_of_two(n_cols)
     size = block * itemsize
     if 16384 < size <= _MAX_SHARED_BYTES and clusters:
-        cluster = min(_MAX_CLUSTER, max(2, size // 8192))
+        cluster = min(8, max(2, size // 8192))
         part = block // cluster
         num_warps = min(16, max(4, part // (16 * WARP)))
         return RowLaunch(
@@ -141,20 +154,26 @@ def _persistent(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
         return RowLaunch("loop", 1, 8192 // itemsize, 8, programs_per_sm=2)
     if size <= 4096:
         rows = max(1, 4096 // size)
-        return RowLaunch("tile", rows, block, 4, num_stages=2, programs_per_sm=4)
+        stages = 2 if size <= 1024 else 3
+        return RowLaunch(
+            "tile", rows, block, 4, num_stages=stages, programs_per_sm=4, packed=itemsize == 2,
+            max_registers=128,
+        )  # fmt: skip
     num_warps = min(16, max(4, block // (16 * WARP)))
-    per_sm = max(1, 16 // num_warps)
-    return RowLaunch("tile", 1, block, num_warps, num_stages=2, programs_per_sm=per_sm)
+    return RowLaunch(
+        "tile", 1, block, num_warps, num_stages=3, programs_per_sm=max(1, 16 // num_warps),
+        packed=itemsize == 2, max_registers=128,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def _flat(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _flat(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """No reduction: 2 accesses of 16 bytes a thread and tensor."""
     return RowLaunch("flat", 1, min(power_of_two(n_cols), 4096 // itemsize), 4)
 
 
 @lru_cache(maxsize=1024)
-def _streamed(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _streamed(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """One tensor in, one number a row out: chunks, 4 accesses of 16 bytes a thread."""
     block = min(power_of_two(n_cols), 8192 // itemsize)
     rows = max(1, 2048 // (block * itemsize))
@@ -162,27 +181,33 @@ def _streamed(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
 
 
 @lru_cache(maxsize=1024)
-def _column_blocks(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _chunks(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
+    """No reduction: a chunk of a row a program, 2 accesses of 16 bytes a thread."""
+    return RowLaunch("flat", 1, min(power_of_two(n_cols), 8192 // itemsize), 8)
+
+
+@lru_cache(maxsize=1024)
+def _column_blocks(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """No reduction along rows: tiles of at most 4 KiB, 2 accesses of 16 bytes a thread."""
-    block = max(8, min(power_of_two(n_cols), 4096 // itemsize))
+    block = max(8, min(power_of_two(n_cols), 2048 // itemsize))
     rows = max(1, 4096 // (block * itemsize))
     return RowLaunch("flat", rows, block, 4, programs_per_sm=16)
 
 
 @lru_cache(maxsize=1024)
-def _rotary(n_cols: int, itemsize: int, clusters: bool) -> RowLaunch:
+def _rotary(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """Heads: as many as give each thread 2 accesses of 16 bytes a half."""
     block = power_of_two(n_cols)
-    return RowLaunch("tile", max(1, 8192 // (block * itemsize)), block, 4)
+    return RowLaunch("tile", max(1, 4096 // (block * itemsize)), block, 4)
 
 
-def _cluster(block: int, itemsize: int, part_bytes: int) -> RowLaunch:
-    """Parts of a row of ``part_bytes``, in at most 8 programs."""
-    cluster = min(_MAX_CLUSTER, max(2, block * itemsize // part_bytes))
+def _cluster(block: int, itemsize: int, part_bytes: int, clusters: int) -> RowLaunch:
+    """Parts of a row of ``part_bytes``, in as many programs as a cluster has."""
+    cluster = min(clusters, max(2, block * itemsize // part_bytes))
     part = block // cluster
     num_warps = 8 if part * itemsize <= part_bytes else 16
     return RowLaunch(
-        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=80
+        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=64
     )
 
 
@@ -198,10 +223,11 @@ FAMILIES = {
     "norm_fwd": _norm_fwd,
     "norm_bwd": _persistent,
     "cross_entropy_fwd": _streamed,
-    "cross_entropy_bwd": _streamed,
+    "cross_entropy_bwd": _chunks,
     "flat": _flat,
     "column_blocks": _column_blocks,
     "rotary": _rotary,
 }
 _overrides = Overrides(RowLaunch, FAMILIES)
+overridden = _overrides.any
 override = _overrides.set

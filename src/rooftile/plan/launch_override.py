@@ -49,6 +49,10 @@ class Overrides:
             if before is not None:
                 self._values[family] = before
 
+    def any(self) -> bool:
+        """Whether any family's parameters are set now."""
+        return bool(self._values)
+
     def applied(self, family: str, plan: Plan) -> Plan:
         """The plan with what is set for its family."""
         if family not in self._values:

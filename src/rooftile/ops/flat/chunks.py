@@ -60,11 +60,11 @@ def chunk_ptrs(ptr, row, col, inner, outer_stride, inner_stride, stride, VEC: tl
 @triton.jit
 def whole_columns(n_cols, n_chunks, BLOCK_N: tl.constexpr, VEC: tl.constexpr):
     """A program's row, the columns of its chunk, and which of them belong to a whole vector."""
-    pid = tl.program_id(0).to(tl.int64)
+    pid = tl.program_id(0)
     offs = tl.arange(0, BLOCK_N)
-    start = pid % n_chunks * BLOCK_N
+    start = (pid % n_chunks).to(tl.int64) * BLOCK_N
     n_vec = tl.minimum((n_cols - start) // VEC, BLOCK_N // VEC).to(tl.int32)
-    return pid // n_chunks, start + offs, offs // VEC < n_vec
+    return (pid // n_chunks).to(tl.int64), start + offs, offs // VEC < n_vec
 
 
 @triton.jit
@@ -72,4 +72,4 @@ def tail_columns(n_cols, n_chunks, VEC: tl.constexpr):
     """The columns behind the last whole vector, in use in the last chunk alone."""
     col = (n_cols // VEC * VEC).to(tl.int64) + tl.arange(0, VEC)
     is_last = tl.program_id(0) % n_chunks == n_chunks - 1
-    return col, col < tl.where(is_last, n_cols, 0)
+    return col, tl.where(is_last, col, n_cols) < n_cols

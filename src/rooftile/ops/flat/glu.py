@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rooftile.ops._check import check_float, check_like
 from rooftile.ops._launch import compiler_options, launch, register
+from rooftile.ops._replay import empty
 from rooftile.ops.flat.chunks import chunk_ptrs, chunks_of, tail_columns, whole_columns
 from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
 from rooftile.plan.launch import row_launch
@@ -143,7 +144,7 @@ def glu_bwd_kernel(
 
 
 def _glu_fwd(gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    y = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    y = empty(gate.shape, gate.dtype, gate.device)
     if y.numel() == 0:
         return y
     cut = chunks_of(gate, up, y)
@@ -159,7 +160,7 @@ def _glu_fwd(gate: Tensor, up: Tensor, activation: str) -> Tensor:
 
 
 def _glu_bwd(dy: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    dgate, dup = (torch.empty(up.shape, dtype=up.dtype, device=up.device) for _ in range(2))
+    dgate, dup = (empty(up.shape, up.dtype, up.device) for _ in range(2))
     if up.numel() == 0:
         return dgate, dup
     cut = chunks_of(dy, gate, up, dgate)
@@ -174,9 +175,14 @@ def _glu_bwd(dy: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Ten
     return dgate, dup
 
 
-fwd_op = register("glu_fwd", "(Tensor gate, Tensor up, str activation) -> Tensor", _glu_fwd)
+fwd_op = register(
+    "glu_fwd", "(Tensor gate, Tensor up, str activation) -> Tensor", _glu_fwd, replays=True
+)
 bwd_op = register(
-    "glu_bwd", "(Tensor dy, Tensor gate, Tensor up, str activation) -> (Tensor, Tensor)", _glu_bwd
+    "glu_bwd",
+    "(Tensor dy, Tensor gate, Tensor up, str activation) -> (Tensor, Tensor)",
+    _glu_bwd,
+    replays=True,
 )
 
 

@@ -1,9 +1,10 @@
 """How the rows of a strided tensor are addressed, with 16-byte accesses wherever they can be.
 
-A row of n elements is cut into a head, whole vectors and a tail. The vectors start at a multiple of
-16 bytes and move in 16-byte accesses; head and tail, together fewer than two vectors, move element
-by element. Rows of an odd length start anywhere, so their head differs from row to row; it is the
-same for every tensor of a launch, or the launch takes shorter vectors.
+A row of n elements is cut into a head, whole vectors and a tail. The vectors move in 16-byte
+accesses; head and tail move element by element. Rows of an odd length start anywhere, so their head
+differs from row to row: it ends at a multiple of 128 bytes, so that a warp's accesses cover whole
+lines, or of 16 where rows are short. It is the same for every tensor of a launch, or the launch
+takes shorter vectors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 VECTOR_BYTES = 16
 # below this a row's head and tail would cost more than its vectors save
 _MIN_SHIFTED_COLS = 64
+_MIN_ROW_LINES = 16  # rows shorter than that do not start their vectors at whole lines
 
 
 class Rows(NamedTuple):
@@ -32,10 +34,16 @@ class Rows(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Elements of an access; whether rows have a head; whether they have a head or a tail."""
+    """How rows are cut.
+
+    Attributes:
+        width: Elements of an access.
+        shift: Heads end at a multiple of so many elements; 0 where rows have no head.
+        edge: Whether rows have a head or a tail.
+    """
 
     width: int
-    shift: bool
+    shift: int
     edge: bool
 
 
@@ -71,11 +79,20 @@ def rows_of(x: Tensor, dim: int) -> tuple[Tensor, Rows]:
     return x, rows
 
 
-def vectors(n_cols: int, itemsize: int, *operands: tuple[Tensor, Rows]) -> Vectors:
-    """The widest accesses that suit every tensor of a launch."""
+def vectors(
+    n_cols: int, itemsize: int, *operands: tuple[Tensor, Rows], line_bytes: int = 128
+) -> Vectors:
+    """The widest accesses that suit every tensor of a launch.
+
+    Args:
+        n_cols: Elements of a row.
+        itemsize: Bytes of the widest element.
+        *operands: Tensors and their rows.
+        line_bytes: What the heads of rows end at a multiple of, where rows start anywhere.
+    """
     full = VECTOR_BYTES // itemsize
     if any(rows.col_stride != 1 for _, rows in operands):
-        return Vectors(1, False, False)
+        return Vectors(1, 0, False)
     offsets = [t.data_ptr() // t.element_size() for t, _ in operands]
     strides = [s for _, rows in operands for s in (rows.outer_stride, rows.inner_stride)]
     width = full
@@ -85,12 +102,20 @@ def vectors(n_cols: int, itemsize: int, *operands: tuple[Tensor, Rows]) -> Vecto
         if n_cols < _MIN_SHIFTED_COLS:
             while n_cols % width:
                 width //= 2
-        return Vectors(width, False, n_cols % width != 0)
+        return Vectors(width, 0, n_cols % width != 0)
     first = operands[0][1].outer_stride
-    same = all(r.inner == 1 and (r.outer_stride - first) % full == 0 for _, r in operands)
-    if same and not any(o % full for o in offsets):
-        return Vectors(full, True, True)
-    return Vectors(width, False, n_cols % width != 0)
+    line = line_bytes // itemsize
+    for shift in (line, full) if n_cols >= _MIN_ROW_LINES * line else (full,):
+        same = all(r.inner == 1 and (r.outer_stride - first) % shift == 0 for _, r in operands)
+        if same and not any(o % shift for o in offsets):
+            return Vectors(full, shift, True)
+    return Vectors(width, 0, n_cols % width != 0)
+
+
+@triton.constexpr_function
+def edge_lanes(VEC, SHIFT):
+    """Lanes for the columns of a head and of a tail: as many for both."""
+    return 2 * max(VEC, SHIFT)
 
 
 @triton.jit
@@ -100,10 +125,10 @@ def row_offset(row, inner, outer_stride, inner_stride):
 
 
 @triton.jit
-def row_head(row, stride, VEC: tl.constexpr, SHIFT: tl.constexpr):
+def row_head(row, stride, SHIFT: tl.constexpr):
     """Elements of each row before its first whole vector."""
     if SHIFT:
-        head = ((0 - row * stride) & (VEC - 1)).to(tl.int32)
+        head = ((0 - row * stride) & (SHIFT - 1)).to(tl.int32)
     else:
         head = (row * 0).to(tl.int32)
     return head
@@ -120,13 +145,40 @@ def vector_ptrs(row_ptr, head, offs, VEC: tl.constexpr):
 
 
 @triton.jit
-def edge_columns(head, n_cols, VEC: tl.constexpr):
-    """Columns of head and tail, 2 * VEC lanes, and which of the lanes are in use."""
-    lane = tl.arange(0, 2 * VEC)[None, :]
+def edge_columns(head, n_cols, VEC: tl.constexpr, SHIFT: tl.constexpr):
+    """Columns of head and tail, ``edge_lanes`` of them, and which of the lanes are in use."""
+    half: tl.constexpr = edge_lanes(VEC, SHIFT) // 2
+    lane = tl.arange(0, 2 * half)[None, :]
     n_vec = (n_cols - head) // VEC
     tail = head + n_vec * VEC
-    col = tl.where(lane < VEC, lane, tail + lane - VEC)
-    return col, col < tl.where(lane < VEC, head, n_cols)
+    col = tl.where(lane < half, lane, tail + lane - half)
+    return col, col < tl.where(lane < half, head, n_cols)
+
+
+@triton.jit
+def weight_ptrs(w_ptr, stride, head, offs, VEC: tl.constexpr):
+    """Pointers to a row's weights. With a stride w holds a copy shifted by 0, 1 ... VEC - 1 each.
+
+    Whatever a row's head, one of the copies has the row's vectors at multiples of a vector.
+    """
+    if stride is None:
+        ptrs = w_ptr + head + offs
+    else:
+        by = head % VEC
+        ptrs = vector_ptrs(w_ptr + by * stride, head - by, offs, VEC)
+    return ptrs
+
+
+@triton.jit
+def mean_of(total, n):
+    """total / n as rounded: exact for one element, where the quick division is not."""
+    return tl.div_rn(total, tl.full(total.shape, n, tl.float32))
+
+
+@triton.jit
+def inverse_root(x):
+    """1 / sqrt(x), each rounded to nearest: once a row, and the quick form is off by 2 ulp."""
+    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), tl.sqrt_rn(x))
 
 
 @triton.jit

@@ -15,47 +15,110 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from rooftile.ops._launch import compiler_options
+from rooftile.ops._launch import compiler_options, sm_count
+from rooftile.ops.rows.address import edge_lanes
 from rooftile.plan.launch import RowLaunch
 
 _LOG2_E = "0f3FB8AA3B"  # float32 of log2(e), as PTX writes it
 
 
-def exchange(cluster: int, softmax: bool = False, first: bool = True, looped: bool = False) -> str:
-    """PTX that combines two float32 of every program of a cluster, in the same order everywhere.
+def _sizes(cluster: int, combine: str) -> tuple[int, int]:
+    """Bytes that a program sends to each, and that each gets."""
+    size = 16 if combine == "moments" else 8
+    return size, size * cluster
 
-    Each program writes its pair into a slot of every program's shared memory; after a barrier of
-    the cluster each adds up what it received.
+
+def arrival(cluster: int, combine: str = "sums", looped: bool = False) -> str:
+    """PTX for a kernel's start: barriers for what the others will send, then say that one runs.
+
+    Gives the address of two barriers and the slots behind them, in the program's shared memory.
+    """
+    _, received = _sizes(cluster, combine)
+    arm = "mbarrier.arrive.expect_tx.shared.b64 _"
+    lines = [
+        "{ .reg .pred p; .reg .b32 t;",
+        f".shared .align 16 .b8 slots[{16 + 2 * received}];",
+        "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
+        "@p mbarrier.init.shared.b64 [slots], 1; @p mbarrier.init.shared.b64 [slots+8], 1;",
+        f"@p {arm}, [slots], {received}; @p {arm}, [slots+8], {received};",
+        "@p fence.mbarrier_init.release.cluster;",
+        "barrier.cluster.arrive.relaxed.aligned; mov.u32 $0, slots; }",
+    ]
+    return " ".join(lines)
+
+
+def exchange(cluster: int, combine: str = "sums", looped: bool = False) -> str:
+    """PTX that combines float32 numbers of every program of a cluster, in one order everywhere.
+
+    Each program sends its numbers into a slot of every program's shared memory and waits for all
+    that it is sent: no barrier of the cluster, which would flush and invalidate the SM's L1.
 
     Args:
         cluster: Programs of the cluster.
-        softmax: A pair is a maximum and a sum of exponentials relative to it, not two sums.
-        first: Wait first until the whole cluster runs (``arrive`` at the kernel's start): only then
-            may a program write to another.
-        looped: The exchange happens again and again; the last operand tells odd from even. Two sets
-            of slots are enough: who writes the second time knows that all have read the first.
+        combine: ``"sums"``: two sums. ``"softmax"``: a maximum, and a sum of exponentials relative
+            to it. ``"moments"``: how many elements, their mean and the sum of squares around it,
+            and 1 / the number of all; gives the mean of all and the sum of squares around that
+            (Chan et al. 1983, https://doi.org/10.1080/00031305.1983.10483115).
+        looped: The exchange happens again and again; the last operand counts. Two sets of slots are
+            enough: who sends the second time knows that all have read the first. Otherwise it first
+            waits until the whole cluster runs: only then may a program send to another.
     """
+    moments = combine == "moments"
+    size, received = _sizes(cluster, combine)
+    base, step = ("$6", "$7") if moments else ("$4", "$5")
+    ours = "v4.f32 [b], {$2, $3, $4, $4}" if moments else "v2.f32 [b], {$2, $3}"
+    theirs = "v4.f32 {m, s, z, d}, [a]" if moments else "v2.f32 {m, s}, [a]"
     lines = [
-        "{ .reg .pred p; .reg .b32 t, r, a, b; .reg .f32 m, s, d;",
-        f".reg .f32 x<{cluster}>, y<{cluster}>; .shared .align 16 .b8 slots[{16 * cluster}];",
-        "mov.u32 t, %tid.x; mov.u32 r, %cluster_ctarank; mov.u32 a, slots;",
-        f"mad.lo.u32 a, $4, {8 * cluster}, a;" if looped else "",
-        f"setp.lt.u32 p, t, {cluster}; mad.lo.u32 b, r, 8, a;",
-        "barrier.cluster.wait.acquire.aligned;" if first else "",
-        "@p mapa.shared::cluster.u32 b, b, t; @p st.shared::cluster.v2.f32 [b], {$2, $3};",
-        "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
+        "{ .reg .pred p, q; .reg .b32 t, r, a, b, bar, far, set, turn; .reg .f32 m, s, z, d, w;",
+        "mov.u32 t, %tid.x; mov.u32 r, %cluster_ctarank; mov.u32 set, 0; mov.u32 turn, 0;",
+        f"and.b32 set, {step}, 1; bfe.u32 turn, {step}, 1, 1;" if looped else "",
+        f"mad.lo.u32 bar, set, 8, {base}; mad.lo.u32 a, set, {received}, {base};",
+        f"add.u32 a, a, 16; mad.lo.u32 b, r, {size}, a; setp.lt.u32 p, t, {cluster};",
+        "" if looped else "barrier.cluster.wait.acquire.aligned;",
+        "@p mapa.shared::cluster.u32 b, b, t; @p mapa.shared::cluster.u32 far, bar, t;",
+        f"@p st.async.shared::cluster.mbarrier::complete_tx::bytes.{ours}, [far];",
+        "WAIT: mbarrier.try_wait.parity.shared.b64 q, [bar], turn; @!q bra WAIT;",
     ]
-    lines += [f"ld.shared.v2.f32 {{x{i}, y{i}}}, [a+{8 * i}];" for i in range(cluster)]
-    if softmax:
-        lines += ["mov.f32 m, x0;", *[f"max.f32 m, m, x{i};" for i in range(1, cluster)]]
-        lines.append("mov.f32 s, 0f00000000;")
-        for i in range(cluster):
-            lines.append(f"sub.f32 d, x{i}, m; mul.f32 d, d, {_LOG2_E}; ex2.approx.f32 d, d;")
-            lines.append(f"fma.rn.f32 s, y{i}, d, s;")
+    if looped:
+        lines.append("setp.eq.u32 p, t, 0;")
+        lines.append(f"@p mbarrier.arrive.expect_tx.shared.b64 _, [bar], {received};")
+    lines.append(f"and.b32 t, t, {cluster - 1}; mad.lo.u32 a, t, {size}, a; ld.shared.{theirs};")
+    if moments:  # m: number, s: mean, z: squares
+        lines += ["mul.f32 w, m, s;", *_butterfly(cluster, "add", "w"), "mul.f32 w, w, $5;"]
+        lines.append("sub.f32 d, s, w; mul.f32 d, d, d; fma.rn.f32 s, m, d, z; mov.f32 m, w;")
+    elif combine == "softmax":
+        lines += ["mov.f32 z, m;", *_butterfly(cluster, "max", "m")]
+        lines.append(f"sub.f32 d, z, m; mul.f32 d, d, {_LOG2_E}; ex2.approx.f32 d, d;")
+        lines.append("mul.f32 s, s, d;")
     else:
-        lines += ["mov.f32 m, x0; mov.f32 s, y0;"]
-        lines += [f"add.f32 m, m, x{i}; add.f32 s, s, y{i};" for i in range(1, cluster)]
+        lines += _butterfly(cluster, "add", "m")
+    lines += _butterfly(cluster, "add", "s")
     return " ".join([*lines, "mov.f32 $0, m; mov.f32 $1, s; }"])
+
+
+def _butterfly(cluster: int, combine: str, name: str) -> list[str]:
+    """Combine a register over groups of as many lanes; every lane gets the same bits."""
+    lines = []
+    for step in (1 << i for i in range(cluster.bit_length() - 1)):
+        lines.append(f"shfl.sync.bfly.b32 d, {name}, {step}, 31, -1;")
+        lines.append(f"{combine}.f32 {name}, {name}, d;")
+    return lines
+
+
+def n_clusters(plan: RowLaunch, n_rows: int, shift: int, device: torch.device) -> int:
+    """Clusters of a launch: one for each row, or as many as stay on the SMs."""
+    if not plan.programs_per_sm:
+        return n_rows
+    most = max(1, sm_count(device) * plan.programs_per_sm // plan.cluster)
+    if shift:  # all rows of a cluster have one head
+        return max(1, min(n_rows, most) // shift) * shift
+    return min(n_rows, most)
+
+
+def exchange_options(cluster: int, combine: str = "sums", looped: bool = False) -> dict[str, str]:
+    """The two pieces of PTX that a kernel of this file takes."""
+    options = (cluster, combine, looped)
+    return {"PTX_ARRIVE": arrival(*options), "PTX": exchange(*options)}
 
 
 def cluster_options(plan: RowLaunch, vec: int, device: torch.device) -> dict[str, Any]:
@@ -72,23 +135,37 @@ def cluster_options(plan: RowLaunch, vec: int, device: torch.device) -> dict[str
 
 
 @gluon.jit
-def arrive():
-    """Say that this program runs; gives 0, so that the statement has a value."""
+def arrive(PTX: gl.constexpr):
+    """Say that this program runs; gives the address of its slots, int32."""
+    return gl.inline_asm_elementwise(PTX, "=r", [], dtype=gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def exchanged(a, b, slots, step, PTX: gl.constexpr):
+    """Combine a pair over the cluster: [CLUSTER], so that each thread runs the PTX once.
+
+    step is int32 [CLUSTER] and counts the exchanges of a loop.
+    """
     return gl.inline_asm_elementwise(
-        "{ barrier.cluster.arrive.relaxed.aligned; mov.u32 $0, 0; }",
-        "=r",
-        [],
-        dtype=gl.int32,
+        PTX,
+        "=f,=f,f,f,r,r",
+        [a, b, slots, step],
+        dtype=(gl.float32, gl.float32),
         is_pure=False,
         pack=1,
     )
 
 
 @gluon.jit
-def exchanged(a, b, PTX: gl.constexpr):
-    """Combine a pair over the cluster: [CLUSTER], so that each thread runs the PTX once."""
+def exchanged_moments(n, mean, squares, inverse, slots, step, PTX: gl.constexpr):
+    """Mean and sum of squares around it over the cluster, from those of its parts: [CLUSTER]."""
     return gl.inline_asm_elementwise(
-        PTX, "=f,=f,f,f", [a, b], dtype=(gl.float32, gl.float32), is_pure=False, pack=1
+        PTX,
+        "=f,=f,f,f,f,f,r,r",
+        [n, mean, squares, inverse, slots, step],
+        dtype=(gl.float32, gl.float32),
+        is_pure=False,
+        pack=1,
     )
 
 
@@ -102,14 +179,6 @@ def wait():
         dtype=gl.int32,
         is_pure=False,
         pack=1,
-    )
-
-
-@gluon.jit
-def exchanged_again(a, b, parity, PTX: gl.constexpr):
-    """As ``exchanged``, in a loop: parity is int32 [CLUSTER], 0 and 1 by turns."""
-    return gl.inline_asm_elementwise(
-        PTX, "=f,=f,f,f,r", [a, b, parity], dtype=(gl.float32, gl.float32), is_pure=False, pack=1
     )
 
 
@@ -143,11 +212,11 @@ def row_start(row, inner, outer_stride, inner_stride):
 
 
 @gluon.jit
-def row_head(row, stride, VEC: gl.constexpr, SHIFT: gl.constexpr):
+def row_head(row, stride, SHIFT: gl.constexpr):
     """Elements of a row before its first whole vector."""
     head = (row * 0).to(gl.int32)
     if SHIFT:
-        head = ((0 - row * stride) & (VEC - 1)).to(gl.int32)
+        head = ((0 - row * stride) & (SHIFT - 1)).to(gl.int32)
     return head
 
 
@@ -159,14 +228,29 @@ def vector_ptrs(row_ptr, offs, VEC: gl.constexpr):
 
 
 @gluon.jit
-def edge_columns(head, n_cols, VEC: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr):
+def edge_columns(
+    head, n_cols,
+    VEC: gl.constexpr, SHIFT: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
     """Columns of head and tail, and which of the lanes are in use: in the first program alone."""
+    half: gl.constexpr = edge_lanes(VEC, SHIFT) // 2
     part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))[:, None]
-    lane = gl.arange(0, 2 * VEC, gl.SliceLayout(0, LAYOUT))[None, :]
+    lane = gl.arange(0, 2 * half, gl.SliceLayout(0, LAYOUT))[None, :]
     tail = head + (n_cols - head) // VEC * VEC
-    col = gl.where(lane < VEC, lane, tail + lane - VEC)
-    used = (part == 0) & (col < gl.where(lane < VEC, head, n_cols))
+    col = gl.where(lane < half, lane, tail + lane - half)
+    used = (part == 0) & (col < gl.where(lane < half, head, n_cols))
     return col + part * 0, used
+
+
+@gluon.jit
+def weight_ptrs(w_ptr, stride, head, offs, VEC: gl.constexpr):
+    """Pointers to a row's weights; with a stride w holds copies shifted by 0, 1 ... VEC - 1."""
+    if stride is None:
+        ptrs = w_ptr + head + offs
+    else:
+        by = head % VEC
+        ptrs = vector_ptrs(w_ptr + by * stride + (head - by), offs, VEC)
+    return ptrs
 
 
 @gluon.jit

@@ -10,10 +10,11 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from rooftile.ops.rows.address import edge_lanes
 from rooftile.ops.rows.cluster import (
     arrive,
     edge_columns,
-    exchanged_again,
+    exchanged,
     narrow,
     part_columns,
     part_sum,
@@ -78,11 +79,12 @@ def norm_bwd_cluster_kernel(
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
+    PTX_ARRIVE: gl.constexpr,
 ):
-    arrive()
+    slots = arrive(PTX_ARRIVE)
     pid = gl.program_id(0).to(gl.int64)
     n_clusters = gl.num_programs(0)
-    head = row_head(pid, stride_xo, VEC, SHIFT)  # n_clusters is a multiple of VEC then
+    head = row_head(pid, stride_xo, SHIFT)  # n_clusters is a multiple of SHIFT then
     offs = part_columns(BLOCK_N, CLUSTER, LAYOUT)
     in_row = offs // VEC < (n_cols - head) // VEC
     lane = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
@@ -93,12 +95,12 @@ def norm_bwd_cluster_kernel(
     dw = gl.zeros((CLUSTER, BLOCK_N), gl.float32, LAYOUT)
     db = gl.zeros((CLUSTER, BLOCK_N), gl.float32, LAYOUT)
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, CLUSTER, NARROW)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT, CLUSTER, NARROW)
         w_edge = col
         if w_ptr is not None:
             w_edge = gl.load(w_ptr + col, mask=used, other=0.0)
-        dw_edge = gl.zeros((CLUSTER, 2 * VEC), gl.float32, NARROW)
-        db_edge = gl.zeros((CLUSTER, 2 * VEC), gl.float32, NARROW)
+        dw_edge = gl.zeros((CLUSTER, edge_lanes(VEC, SHIFT)), gl.float32, NARROW)
+        db_edge = gl.zeros((CLUSTER, edge_lanes(VEC, SHIFT)), gl.float32, NARROW)
 
     x_row = x_ptr + row_start(pid, x_inner, stride_xo, stride_xi)
     dy_row = dy_ptr + row_start(pid, dy_inner, stride_dyo, stride_dyi)
@@ -106,7 +108,6 @@ def norm_bwd_cluster_kernel(
     x_next = gl.load(vector_ptrs(x_row + head, offs, VEC), mask=live, other=0.0)
     dy_next = gl.load(vector_ptrs(dy_row + head, offs, VEC), mask=live, other=0.0)
     next_mean, next_rstd = _statistics(mean_ptr, rstd_ptr, pid, n_rows, lane)
-    parity = lane * 0
     wait()
     for step in range(gl.cdiv(n_rows, n_clusters)):
         row = pid + step * n_clusters
@@ -144,8 +145,7 @@ def norm_bwd_cluster_kernel(
                 g_sum += part_sum(g_edge, LAYOUT)
             dw_edge += dy_edge * x_edge
             db_edge += dy_edge
-        gx_mean, g_mean = exchanged_again(gx_sum, g_sum, parity, PTX)
-        parity = 1 - parity
+        gx_mean, g_mean = exchanged(gx_sum, g_sum, slots, lane * 0 + step, PTX)
         gx_mean = gx_mean / n_cols
         if MEAN:
             g_mean = g_mean / n_cols

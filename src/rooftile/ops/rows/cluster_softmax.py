@@ -17,6 +17,7 @@ from rooftile.ops.rows.cluster import (
     row_head,
     row_start,
     vector_ptrs,
+    wait,
 )
 
 _NEG_INF = gl.constexpr(-float("inf"))
@@ -33,9 +34,36 @@ def _probability(x, row_max, row_sum, LOG: gl.constexpr):
 
 
 @gluon.jit
+def _write_row(
+    raw, x_row, y_row, head, offs, mask, n_cols, slots, step,
+    LOG: gl.constexpr, VEC: gl.constexpr, SHIFT: gl.constexpr, EDGE: gl.constexpr,
+    PACKED: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr, NARROW: gl.constexpr,
+    PTX: gl.constexpr,
+):  # fmt: skip
+    """From a part of a row in registers to its probabilities."""
+    top = part_max(raw.to(gl.float32), LAYOUT)
+    if EDGE:
+        col, used = edge_columns(head, n_cols, VEC, SHIFT, CLUSTER, NARROW)
+        edge = gl.load(x_row + col, mask=used, other=_NEG_INF).to(gl.float32)
+        top = gl.maximum(top, part_max(edge, LAYOUT))
+    shift = gl.where(top == _NEG_INF, 0.0, top)  # a part of -inf alone sums to 0
+    exp_sum = part_sum(gl.exp(reload(raw, PACKED).to(gl.float32) - shift[:, None]), LAYOUT)
+    if EDGE:
+        exp_sum += part_sum(gl.exp(edge - narrow(shift, NARROW)), LAYOUT)
+    row_max, row_sum = exchanged(top, exp_sum, slots, step, PTX)
+    y = _probability(reload(raw, PACKED).to(gl.float32), row_max[:, None], row_sum[:, None], LOG)
+    dtype: gl.constexpr = y_row.dtype.element_ty
+    gl.store(vector_ptrs(y_row + head, offs, VEC), y.to(dtype), mask=mask)
+    if EDGE:
+        y_edge = _probability(edge, narrow(row_max, NARROW), narrow(row_sum, NARROW), LOG)
+        gl.store(y_row + col, y_edge.to(dtype), mask=used)
+
+
+@gluon.jit
 def softmax_fwd_cluster_kernel(
     x_ptr,  # [n_rows, n_cols]
     y_ptr,  # [n_rows, n_cols]
+    n_rows,
     n_cols,
     x_inner,
     stride_xo,
@@ -49,39 +77,47 @@ def softmax_fwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
+    PERSISTENT: gl.constexpr,
     CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
+    PTX_ARRIVE: gl.constexpr,
 ):
-    arrive()
+    """A row a cluster; PERSISTENT: every n_clusters-th, the next on its way while one is written.
+
+    With SHIFT all rows of a persistent cluster have one head: n_clusters is a multiple of it.
+    """
+    slots = arrive(PTX_ARRIVE)
     row = gl.program_id(0).to(gl.int64)
-    head = row_head(row, stride_xo, VEC, SHIFT)
+    head = row_head(row, stride_xo, SHIFT)
     offs = part_columns(BLOCK_N, CLUSTER, LAYOUT)
     mask = offs // VEC < (n_cols - head) // VEC
     x_row = x_ptr + row_start(row, x_inner, stride_xo, stride_xi)
-    y_row = y_ptr + row_start(row, y_inner, stride_yo, stride_yi)
-
     raw = gl.load(vector_ptrs(x_row + head, offs, VEC), mask=mask, other=_NEG_INF)
-    top = part_max(raw.to(gl.float32), LAYOUT)
-    if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, CLUSTER, NARROW)
-        edge = gl.load(x_row + col, mask=used, other=_NEG_INF).to(gl.float32)
-        top = gl.maximum(top, part_max(edge, LAYOUT))
-    shift = gl.where(top == _NEG_INF, 0.0, top)  # a part of -inf alone sums to 0
-    exp_sum = part_sum(gl.exp(reload(raw, PACKED).to(gl.float32) - shift[:, None]), LAYOUT)
-    if EDGE:
-        exp_sum += part_sum(gl.exp(edge - narrow(shift, NARROW)), LAYOUT)
-    row_max, row_sum = exchanged(top, exp_sum, PTX)
-    y = _probability(reload(raw, PACKED).to(gl.float32), row_max[:, None], row_sum[:, None], LOG)
-    dtype: gl.constexpr = y_ptr.dtype.element_ty
-    gl.store(vector_ptrs(y_row + head, offs, VEC), y.to(dtype), mask=mask)
-    if EDGE:
-        gl.store(
-            y_row + col,
-            _probability(edge, narrow(row_max, NARROW), narrow(row_sum, NARROW), LOG).to(dtype),
-            mask=used,
-        )
+    step = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT)) * 0
+    if PERSISTENT:
+        n_clusters = gl.num_programs(0)
+        wait()
+        for i in range(gl.cdiv(n_rows - gl.program_id(0), n_clusters)):
+            here = row + i * n_clusters
+            x_here = x_ptr + row_start(here, x_inner, stride_xo, stride_xi)
+            y_here = y_ptr + row_start(here, y_inner, stride_yo, stride_yi)
+            after = here + n_clusters
+            x_next = x_ptr + row_start(after, x_inner, stride_xo, stride_xi)
+            ahead = mask & (after < n_rows)
+            raw_here = raw
+            raw = gl.load(vector_ptrs(x_next + head, offs, VEC), mask=ahead, other=_NEG_INF)
+            _write_row(
+                raw_here, x_here, y_here, head, offs, mask, n_cols, slots, step + i,
+                LOG, VEC, SHIFT, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
+            )  # fmt: skip
+    else:
+        y_row = y_ptr + row_start(row, y_inner, stride_yo, stride_yi)
+        _write_row(
+            raw, x_row, y_row, head, offs, mask, n_cols, slots, step,
+            LOG, VEC, SHIFT, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
+        )  # fmt: skip
 
 
 @gluon.jit
@@ -106,10 +142,11 @@ def softmax_bwd_cluster_kernel(
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
+    PTX_ARRIVE: gl.constexpr,
 ):
-    arrive()
+    slots = arrive(PTX_ARRIVE)
     row = gl.program_id(0).to(gl.int64)
-    head = row_head(row, stride_yo, VEC, SHIFT)
+    head = row_head(row, stride_yo, SHIFT)
     offs = part_columns(BLOCK_N, CLUSTER, LAYOUT)
     mask = offs // VEC < (n_cols - head) // VEC
     y_off = row_start(row, y_inner, stride_yo, stride_yi)
@@ -123,14 +160,14 @@ def softmax_bwd_cluster_kernel(
     else:
         part = part_sum(dy * y_raw.to(gl.float32), LAYOUT)
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, CLUSTER, NARROW)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT, CLUSTER, NARROW)
         y_edge = gl.load(y_ptr + y_off + col, mask=used, other=0.0).to(gl.float32)
         dy_edge = gl.load(dy_row + col, mask=used, other=0.0).to(gl.float32)
         if LOG:
             part += part_sum(dy_edge, LAYOUT)
         else:
             part += part_sum(dy_edge * y_edge, LAYOUT)
-    total, _ = exchanged(part, part, PTX)
+    total, _ = exchanged(part, part, slots, slots, PTX)
     y = reload(y_raw, PACKED).to(gl.float32)
     dy = reload(dy_raw, PACKED).to(gl.float32)
     if LOG:

@@ -56,7 +56,7 @@ def cross_entropy_fwd_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
     offs = tl.arange(0, BLOCK_N)[None, :]
-    head = row_head(row, stride_xo, VEC, SHIFT)
+    head = row_head(row, stride_xo, SHIFT)
     n_vec = (n_cols - head) // VEC
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     target = tl.load(target_ptr + row, mask=live, other=0).to(tl.int64)
@@ -79,7 +79,7 @@ def cross_entropy_fwd_kernel(
     row_max = tl.max(lane_max, axis=1)[:, None]
     total = tl.sum(logit_sum, axis=1)[:, None]
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
         used = live & used
         edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
         edge = _capped(edge, used, softcap, SOFTCAP)
@@ -182,7 +182,7 @@ def cross_entropy_bwd_kernel(
     pid = tl.program_id(0)
     chunk = pid % n_chunks
     row = (pid // n_chunks).to(tl.int64) + tl.zeros((1, 1), tl.int64)
-    head = row_head(row, stride_xo, VEC, SHIFT)
+    head = row_head(row, stride_xo, SHIFT)
     n_vec = (n_cols - head) // VEC
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     dx_row = dx_ptr + row_offset(row, dx_inner, stride_dxo, stride_dxi)
@@ -208,11 +208,11 @@ def cross_entropy_bwd_kernel(
     tl.store(vector_ptrs(dx_row, head, offs * stride_dxn, VEC), dx.to(dtype), mask=mask)
     if EDGE:
         if chunk == 0:
-            col, used = edge_columns(head, n_cols, VEC)
-            x = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
-            dx = _gradient(
-                x, used, col, target, lse, scale, smoothing, z_loss, softcap, n_cols,
+            col, used = edge_columns(head, n_cols, VEC, SHIFT)
+            x_edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
+            dx_edge = _gradient(
+                x_edge, used, col, target, lse, scale, smoothing, z_loss, softcap, n_cols,
                 SMOOTH, SOFTCAP,
             )  # fmt: skip
-            dx = tl.where(ignored, 0.0, dx)
-            tl.store(dx_row + col * stride_dxn, dx.to(dtype), mask=used)
+            dx_edge = tl.where(ignored, 0.0, dx_edge)
+            tl.store(dx_row + col * stride_dxn, dx_edge.to(dtype), mask=used)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -10,13 +11,14 @@ from torch import Tensor
 
 from rooftile.ops._launch import (
     compiler_options,
-    has_clusters,
     launch,
+    max_cluster,
     sm_count,
     stays_packed,
 )
+from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange
+from rooftile.ops.rows.cluster import cluster_options, exchange_options, n_clusters
 from rooftile.ops.rows.cluster_norm import norm_fwd_cluster_kernel
 from rooftile.ops.rows.cluster_norm_bwd import norm_bwd_cluster_kernel
 from rooftile.ops.rows.norm_bwd_kernels import (
@@ -25,10 +27,15 @@ from rooftile.ops.rows.norm_bwd_kernels import (
     norm_bwd_dx_loop_kernel,
     norm_bwd_kernel,
 )
-from rooftile.ops.rows.norm_kernels import norm_fwd_kernel, norm_fwd_loop_kernel
+from rooftile.ops.rows.norm_kernels import (
+    norm_fwd_kernel,
+    norm_fwd_loop_kernel,
+    shifted_copies_kernel,
+)
 from rooftile.plan.launch import RowLaunch, row_launch
 
 _SUM_ROWS, _SUM_COLS = 32, 64  # a tile of partial sums: 8 KiB
+_MIN_ROWS_FOR_COPIES = 64  # a copy of the weights costs as much as some rows
 
 
 class Norm(NamedTuple):
@@ -59,8 +66,8 @@ class Statistics(NamedTuple):
 def statistics_like(x: Tensor, norm: Norm) -> Statistics:
     """Tensors for the statistics that a backward needs."""
     lead = x.shape[: x.dim() - norm.n_dims]
-    mean = x.new_empty(lead, dtype=torch.float32) if norm.mean else None
-    return Statistics(mean, x.new_empty(lead, dtype=torch.float32))
+    mean = empty(lead, torch.float32, x.device) if norm.mean else None
+    return Statistics(mean, empty(lead, torch.float32, x.device))
 
 
 def _matrix(t: Tensor, n_dims: int) -> tuple[Tensor, Rows]:
@@ -90,11 +97,18 @@ def norm_forward(
     out_rows = Rows(1, n_cols, 0, 1)
     h = y if h is None else h
     itemsize = max(t.element_size() for t in (x, r, h, y))
-    vec, shift, edge = vectors(n_cols, itemsize, (x, x_rows), (r, r_rows), (y, out_rows))
-    plan = row_launch("norm_fwd", n_cols, itemsize, clusters=has_clusters(x.device))
-    tensors = (
-        x, r, _contiguous(weight), _contiguous(bias), h, y, stats.mean, stats.rstd,
-    )  # fmt: skip
+    plan = row_launch("norm_fwd", n_cols, itemsize, clusters=max_cluster(x.device))
+    if residual is not None:  # its sum is written as soon as it is read: nothing to read ahead
+        plan = replace(plan, programs_per_sm=0)
+    vec, shift, edge = vectors(
+        n_cols, itemsize, (x, x_rows), (r, r_rows), (y, out_rows), line_bytes=plan.line_bytes
+    )
+    weight, bias = _contiguous(weight), _contiguous(bias)
+    stride_w = None
+    if shift and n_rows >= _MIN_ROWS_FOR_COPIES and (weight is not None or bias is not None):
+        stride_w = -(-n_cols // shift) * shift
+        weight, bias = (_shifted_copies(t, vec, stride_w) for t in (weight, bias))
+    tensors = (x, r, weight, bias, h, y, stats.mean, stats.rstd)
     flags = {
         "MEAN": norm.mean, "HAS_RES": residual is not None, "CAST": norm.cast,
         "BLOCK_N": plan.block_n, "VEC": vec, "SHIFT": shift, "EDGE": edge,
@@ -102,24 +116,39 @@ def norm_forward(
     if plan.kind == "tile":
         launch(
             norm_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
-            *tensors, n_rows, n_cols, *x_rows, *r_rows, norm.eps, norm.offset,
+            *tensors, n_rows, n_cols, *x_rows, *r_rows, stride_w, norm.eps, norm.offset,
             ROWS=plan.rows, PACKED=stays_packed(plan, vec, x.device), **flags,
             **compiler_options(plan, x.device),
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
-            norm_fwd_cluster_kernel, (n_rows,), x.device,
-            *tensors, n_cols, *x_rows[:3], *r_rows[:3], norm.eps, norm.offset,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster),
-            PTX_AGAIN=exchange(plan.cluster, first=False),
+            norm_fwd_cluster_kernel, (n_clusters(plan, n_rows, shift, x.device),), x.device,
+            *tensors, n_rows, n_cols, *x_rows[:3], *r_rows[:3], stride_w, norm.eps, norm.offset,
+            PACKED=plan.packed and itemsize == 2,
+            PERSISTENT=plan.programs_per_sm > 0,
+            **exchange_options(
+                plan.cluster, "moments" if norm.mean else "sums", plan.programs_per_sm > 0
+            ),
             **flags, **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
         launch(
             norm_fwd_loop_kernel, (n_rows,), x.device,
-            *tensors, n_cols, *x_rows, *r_rows, norm.eps, norm.offset,
+            *tensors, n_cols, *x_rows, *r_rows, stride_w, norm.eps, norm.offset,
             STAGES=plan.num_stages, **flags, **compiler_options(plan, x.device),
         )  # fmt: skip
+
+
+def _shifted_copies(parameter: Tensor | None, copies: int, stride: int) -> Tensor | None:
+    """Copies of a weight that suit the vectors of rows with any head."""
+    if parameter is None:
+        return None
+    out = empty((copies, stride), parameter.dtype, parameter.device)
+    launch(
+        shifted_copies_kernel, (-(-stride // 1024), copies), parameter.device,
+        parameter, out, parameter.numel(), stride, BLOCK_N=1024, num_warps=4,
+    )  # fmt: skip
+    return out
 
 
 def _contiguous(parameter: Tensor | None) -> Tensor | None:
@@ -155,11 +184,11 @@ def norm_backward(
     dy, dy_rows = _matrix(dy, norm.n_dims)
     g, g_rows = (dy, dy_rows) if dh is None else _matrix(dh, norm.n_dims)
     itemsize = max(t.element_size() for t in (x, dy, g, wanted.dx))
-    plan = row_launch("norm_bwd", n_cols, itemsize, clusters=has_clusters(x.device))
+    plan = row_launch("norm_bwd", n_cols, itemsize, clusters=max_cluster(x.device))
     operands = _Operands(dy, g, x, _contiguous(weight), (dy_rows, g_rows, x_rows), dh is not None)
     dx_rows = Rows(1, n_cols, 0, 1)
     pairs = ((x, x_rows), (dy, dy_rows), (g, g_rows), (wanted.dx, dx_rows))
-    vec = vectors(n_cols, itemsize, *pairs)
+    vec = vectors(n_cols, itemsize, *pairs, line_bytes=plan.line_bytes)
     whole = vec.width * itemsize == VECTOR_BYTES
     if plan.kind == "tile":
         parts = _tile(operands, n_cols, vec, plan, stats, norm, wanted)
@@ -193,7 +222,7 @@ _Parts = tuple[Tensor | None, Tensor | None]
 def _parts(n_parts: int, n_cols: int, wanted: Wanted) -> _Parts:
     """Column sums of each program, to be summed by ``column_sum_kernel``."""
     like = [wanted.dweight, wanted.dbias]
-    dw, db = (t if t is None else t.new_empty((n_parts, n_cols), dtype=torch.float32) for t in like)
+    dw, db = (t if t is None else empty((n_parts, n_cols), torch.float32, t.device) for t in like)
     return dw, db
 
 
@@ -210,14 +239,15 @@ def _tile(
     dy_rows, dh_rows, x_rows = on.rows
     n_programs = min(-(-n_rows // plan.rows), sm_count(on.x.device) * plan.programs_per_sm)
     if vec.shift:  # rows of a program have one head
-        n_programs = -(-n_programs // vec.width) * vec.width
+        n_programs = max(1, n_programs // vec.shift) * vec.shift
     parts = _parts(n_programs, n_cols, wanted)
     launch(
         norm_bwd_kernel, (n_programs,), on.x.device,
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
         n_rows, n_cols, *dy_rows, *dh_rows, *x_rows, norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, ROWS=plan.rows, BLOCK_N=plan.block_n, VEC=vec.width,
-        SHIFT=vec.shift, EDGE=vec.edge, PREFETCH=plan.num_stages > 1,
+        SHIFT=vec.shift, EDGE=vec.edge, PREFETCH=plan.num_stages == 2,
+        STAGES=1 if plan.num_stages == 2 else plan.num_stages,
         PACKED=stays_packed(plan, vec.width, on.x.device), **compiler_options(plan, on.x.device),
     )  # fmt: skip
     return parts
@@ -235,17 +265,15 @@ def _cluster(
     n_rows = on.x.numel() // n_cols
     dy_rows, dh_rows, x_rows = on.rows
     device = on.x.device
-    n_clusters = min(n_rows, sm_count(device) * plan.programs_per_sm // plan.cluster)
-    if vec.shift:  # rows of a cluster have one head
-        n_clusters = -(-n_clusters // vec.width) * vec.width
-    parts = _parts(n_clusters, n_cols, wanted)
+    clusters = n_clusters(plan, n_rows, vec.shift, device)
+    parts = _parts(clusters, n_cols, wanted)
     launch(
-        norm_bwd_cluster_kernel, (n_clusters,), device,
+        norm_bwd_cluster_kernel, (clusters,), device,
         on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
         n_rows, n_cols, *dy_rows[:3], *dh_rows[:3], *x_rows[:3], norm.offset,
         MEAN=norm.mean, HAS_DH=on.has_dh, BLOCK_N=plan.block_n, VEC=vec.width, SHIFT=vec.shift,
         EDGE=vec.edge, PACKED=plan.packed and wanted.dx.element_size() == 2,
-        PTX=exchange(plan.cluster, first=False, looped=True),
+        **exchange_options(plan.cluster, looped=True),
         **cluster_options(plan, vec.width, device),
     )  # fmt: skip
     return parts

@@ -9,7 +9,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from rooftile.ops.rows.address import edge_columns, reload, row_head, row_offset, vector_ptrs
+from rooftile.ops.rows.address import (
+    edge_columns,
+    edge_lanes,
+    mean_of,
+    reload,
+    row_head,
+    row_offset,
+    vector_ptrs,
+)
 
 
 @triton.jit
@@ -85,55 +93,67 @@ def norm_bwd_kernel(
     EDGE: tl.constexpr,
     PACKED: tl.constexpr,
     PREFETCH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """A persistent grid; each program keeps the column sums of its rows in registers.
 
-    With SHIFT a program takes every n_programs-th row, n_programs a multiple of VEC: all its rows
+    With SHIFT a program takes every n_programs-th row, n_programs a multiple of SHIFT: all its rows
     then have one head, and a lane's sums belong to one column.
     """
     pid = tl.program_id(0).to(tl.int64)
     n_programs = tl.num_programs(0)
     offs = tl.arange(0, BLOCK_N)[None, :]
-    head = row_head(pid + tl.zeros((1, 1), tl.int64), stride_xo, VEC, SHIFT)
+    head = row_head(pid + tl.zeros((1, 1), tl.int64), stride_xo, SHIFT)
     in_row = offs // VEC < (n_cols - head) // VEC
     dw = tl.zeros((ROWS, BLOCK_N), tl.float32)
     db = tl.zeros((ROWS, BLOCK_N), tl.float32)
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
-        dw_edge = tl.zeros((ROWS, 2 * VEC), tl.float32)
-        db_edge = tl.zeros((ROWS, 2 * VEC), tl.float32)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
+        dw_edge = tl.zeros((ROWS, edge_lanes(VEC, SHIFT)), tl.float32)
+        db_edge = tl.zeros((ROWS, edge_lanes(VEC, SHIFT)), tl.float32)
 
     w_raw = tl.full((1, 1), 1.0, tl.float32)
     if w_ptr is not None:
         w_raw = tl.load(w_ptr + head + offs, mask=in_row, other=0.0)
 
-    # with PREFETCH the next tile is on its way while one is worked on
+    # with PREFETCH the next tile is on its way in registers while one is worked on; with stages
+    # the compiler loads tiles ahead into shared memory
     first = pid * 0  # int64: every row index is
-    row = _tile_rows(first, pid, n_programs, ROWS, SHIFT)
-    x_off = row_offset(row, x_inner, stride_xo, stride_xi)
-    dy_off = row_offset(row, dy_inner, stride_dyo, stride_dyi)
-    mask = (row < n_rows) & in_row
-    x_raw = tl.load(vector_ptrs(x_ptr + x_off, head, offs * stride_xn, VEC), mask=mask, other=0.0)
-    dy_ptrs = vector_ptrs(dy_ptr + dy_off, head, offs * stride_dyn, VEC)
-    dy_raw = tl.load(dy_ptrs, mask=mask, other=0.0)
-    mean, rstd = _statistics(mean_ptr, rstd_ptr, row, n_rows)
-    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_programs), num_stages=1):
-        live = row < n_rows
-        mask = live & in_row
-        next_row = _tile_rows(first + tile + 1, pid, n_programs, ROWS, SHIFT)
-        next_x_off = row_offset(next_row, x_inner, stride_xo, stride_xi)
-        next_dy_off = row_offset(next_row, dy_inner, stride_dyo, stride_dyi)
-        next_mask = (next_row < n_rows) & in_row
-        next_x = vector_ptrs(x_ptr + next_x_off, head, offs * stride_xn, VEC)
-        next_dy = vector_ptrs(dy_ptr + next_dy_off, head, offs * stride_dyn, VEC)
+    if PREFETCH:
+        row = _tile_rows(first, pid, n_programs, ROWS, SHIFT)
+        mask = (row < n_rows) & in_row
+        x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
+        dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
+        x_next = tl.load(vector_ptrs(x_row, head, offs * stride_xn, VEC), mask=mask, other=0.0)
+        dy_next = tl.load(vector_ptrs(dy_row, head, offs * stride_dyn, VEC), mask=mask, other=0.0)
+        mean_next, rstd_next = _statistics(mean_ptr, rstd_ptr, row, n_rows)
+    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_programs), num_stages=STAGES):
         if PREFETCH:
-            next_x_raw = tl.load(next_x, mask=next_mask, other=0.0)
-            next_dy_raw = tl.load(next_dy, mask=next_mask, other=0.0)
-            next_mean, next_rstd = _statistics(mean_ptr, rstd_ptr, next_row, n_rows)
-        x_row = x_ptr + x_off
-        dy_row = dy_ptr + dy_off
-        dh_row = dh_ptr + row_offset(row, dh_inner, stride_dho, stride_dhi)
-        dx_row = dx_ptr + row * n_cols
+            x_raw = x_next
+            dy_raw = dy_next
+            mean = mean_next
+            rstd = rstd_next
+            after = _tile_rows(first + tile + 1, pid, n_programs, ROWS, SHIFT)
+            ahead = (after < n_rows) & in_row
+            x_at = x_ptr + row_offset(after, x_inner, stride_xo, stride_xi)
+            dy_at = dy_ptr + row_offset(after, dy_inner, stride_dyo, stride_dyi)
+            x_next = tl.load(vector_ptrs(x_at, head, offs * stride_xn, VEC), mask=ahead, other=0.0)
+            dy_ptrs = vector_ptrs(dy_at, head, offs * stride_dyn, VEC)
+            dy_next = tl.load(dy_ptrs, mask=ahead, other=0.0)
+            mean_next, rstd_next = _statistics(mean_ptr, rstd_ptr, after, n_rows)
+        here = _tile_rows(first + tile, pid, n_programs, ROWS, SHIFT)
+        live = here < n_rows
+        mask_here = live & in_row
+        x_here = x_ptr + row_offset(here, x_inner, stride_xo, stride_xi)
+        dy_here = dy_ptr + row_offset(here, dy_inner, stride_dyo, stride_dyi)
+        if not PREFETCH:
+            x_ptrs = vector_ptrs(x_here, head, offs * stride_xn, VEC)
+            x_raw = tl.load(x_ptrs, mask=mask_here, other=0.0)
+            dy_at = vector_ptrs(dy_here, head, offs * stride_dyn, VEC)
+            dy_raw = tl.load(dy_at, mask=mask_here, other=0.0)
+            mean, rstd = _statistics(mean_ptr, rstd_ptr, here, n_rows)
+        dh_row = dh_ptr + row_offset(here, dh_inner, stride_dho, stride_dhi)
+        dx_row = dx_ptr + here * n_cols
         dy = dy_raw.to(tl.float32)
         x_hat = (x_raw.to(tl.float32) - mean) * rstd
         g = dy
@@ -145,8 +165,8 @@ def norm_bwd_kernel(
             g_mean = tl.sum(g, axis=1)[:, None]
         if EDGE:
             live_edge = live & used
-            x_edge = tl.load(x_row + col * stride_xn, mask=live_edge, other=0.0).to(tl.float32)
-            dy_edge = tl.load(dy_row + col * stride_dyn, mask=live_edge, other=0.0).to(tl.float32)
+            x_edge = tl.load(x_here + col * stride_xn, mask=live_edge, other=0.0).to(tl.float32)
+            dy_edge = tl.load(dy_here + col * stride_dyn, mask=live_edge, other=0.0).to(tl.float32)
             x_edge = (x_edge - mean) * rstd
             g_edge = _weighted(dy_edge, w_ptr, col, used, offset)
             gx_mean += tl.sum(g_edge * x_edge, axis=1)[:, None]
@@ -154,33 +174,21 @@ def norm_bwd_kernel(
                 g_mean += tl.sum(g_edge, axis=1)[:, None]
             dw_edge += dy_edge * x_edge
             db_edge += dy_edge
-        gx_mean = gx_mean / n_cols
-        g_mean = g_mean / n_cols
+        gx_mean = mean_of(gx_mean, n_cols)
+        g_mean = mean_of(g_mean, n_cols)
         if EDGE:
-            dx = _input_gradient(
+            dx_edge = _input_gradient(
                 g_edge, x_edge, rstd, g_mean, gx_mean, dh_row + col * stride_dhn, live_edge, HAS_DH
             )
-            tl.store(dx_row + col, dx.to(dx_ptr.dtype.element_ty), mask=live_edge)
+            tl.store(dx_row + col, dx_edge.to(dx_ptr.dtype.element_ty), mask=live_edge)
         dh_ptrs = vector_ptrs(dh_row, head, offs * stride_dhn, VEC)
-        dx = _input_gradient(g, x_hat, rstd, g_mean, gx_mean, dh_ptrs, mask, HAS_DH)
+        dx = _input_gradient(g, x_hat, rstd, g_mean, gx_mean, dh_ptrs, mask_here, HAS_DH)
         dx = dx.to(dx_ptr.dtype.element_ty)
-        tl.store(vector_ptrs(dx_row, head, offs, VEC), dx, mask=mask)
+        tl.store(vector_ptrs(dx_row, head, offs, VEC), dx, mask=mask_here)
         if dw_ptr is not None:
             dw += dy * x_hat
         if db_ptr is not None:
             db += dy
-        row = next_row
-        x_off = next_x_off
-        dy_off = next_dy_off
-        if PREFETCH:
-            x_raw = next_x_raw
-            dy_raw = next_dy_raw
-            mean = next_mean
-            rstd = next_rstd
-        else:
-            x_raw = tl.load(next_x, mask=next_mask, other=0.0)
-            dy_raw = tl.load(next_dy, mask=next_mask, other=0.0)
-            mean, rstd = _statistics(mean_ptr, rstd_ptr, next_row, n_rows)
     if dw_ptr is not None:
         at = dw_ptr + pid * n_cols + head
         tl.store(at + offs, tl.sum(dw, axis=0)[None, :], mask=in_row)
@@ -256,10 +264,10 @@ def norm_bwd_dx_loop_kernel(
         g = _weighted(dy.to(tl.float32), w_ptr, at, mask, offset)
         gx_sum += g * (x.to(tl.float32) - mean)
         g_sum += g
-    gx_mean = tl.sum(gx_sum, axis=1)[:, None] * rstd / n_cols
+    gx_mean = mean_of(tl.sum(gx_sum, axis=1)[:, None] * rstd, n_cols)
     g_mean = tl.zeros((1, 1), tl.float32)
     if MEAN:
-        g_mean = tl.sum(g_sum, axis=1)[:, None] / n_cols
+        g_mean = mean_of(tl.sum(g_sum, axis=1)[:, None], n_cols)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         at = start + offs
         mask = at // VEC < n_vec

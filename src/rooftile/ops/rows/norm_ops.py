@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._launch import register
+from rooftile.ops._replay import empty
 from rooftile.ops.rows.norm import (
     Norm,
     Statistics,
@@ -42,12 +43,17 @@ def _sum_like(x: Tensor, residual: Tensor | None) -> Tensor | None:
     """A tensor for x + residual, of the wider dtype; None without a residual."""
     if residual is None:
         return None
-    return torch.empty(x.shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device)
+    return empty(x.shape, torch.promote_types(x.dtype, residual.dtype), x.device)
+
+
+def _contiguous_like(parameter: Tensor) -> Tensor:
+    """A tensor for the gradient of a weight or a bias."""
+    return empty(parameter.shape, parameter.dtype, parameter.device)
 
 
 def _none_or_empty(t: Tensor | None, like: Tensor) -> Tensor:
     """An op's results are tensors: one of no element stands for None."""
-    return like.new_empty(0) if t is None else t
+    return empty((0,), like.dtype, like.device) if t is None else t
 
 
 def _define(name: str, mean: bool, residual: bool) -> NormOps:
@@ -57,7 +63,7 @@ def _define(name: str, mean: bool, residual: bool) -> NormOps:
         x: Tensor, r: Tensor | None, weight: Tensor | None, bias: Tensor | None,
         n_dims: int, eps: float, offset: float, cast: bool,
     ) -> Any:  # fmt: skip
-        y, h = torch.empty(x.shape, dtype=x.dtype, device=x.device), _sum_like(x, r)
+        y, h = empty(x.shape, x.dtype, x.device), _sum_like(x, r)
         norm = Norm(n_dims, eps, mean, offset, cast)
         norm_forward(x, r, weight, bias, norm, h, y, Statistics(None, None))
         return (y, h) if residual else y
@@ -66,7 +72,7 @@ def _define(name: str, mean: bool, residual: bool) -> NormOps:
         x: Tensor, r: Tensor | None, weight: Tensor | None, bias: Tensor | None,
         n_dims: int, eps: float, offset: float, cast: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-        y, h = torch.empty(x.shape, dtype=x.dtype, device=x.device), _sum_like(x, r)
+        y, h = empty(x.shape, x.dtype, x.device), _sum_like(x, r)
         norm = Norm(n_dims, eps, mean, offset, cast)
         stats = statistics_like(x, norm)
         norm_forward(x, r, weight, bias, norm, h, y, stats)
@@ -75,9 +81,11 @@ def _define(name: str, mean: bool, residual: bool) -> NormOps:
 
     results = "(Tensor, Tensor)" if residual else "Tensor"
     ops = NormOps(
-        register(name, f"({_FORWARD_ARGS}) -> {results}", infer),
-        register(f"{name}_fwd", f"({_FORWARD_ARGS}) -> (Tensor, Tensor, Tensor, Tensor)", fwd),
-        register(f"{name}_bwd", _BACKWARD_SCHEMA, _backward),
+        register(name, f"({_FORWARD_ARGS}) -> {results}", infer, True),
+        register(
+            f"{name}_fwd", f"({_FORWARD_ARGS}) -> (Tensor, Tensor, Tensor, Tensor)", fwd, True
+        ),
+        register(f"{name}_bwd", _BACKWARD_SCHEMA, _backward, True),
     )
     _define_fakes(name, mean, residual)
     return ops
@@ -95,9 +103,9 @@ def _backward(
     want_dweight: bool,
     bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    dweight = torch.empty_like(weight) if weight is not None and want_dweight else None
-    dbias = None if bias is None else torch.empty_like(bias)
+    dx = empty(x.shape, x.dtype, x.device)
+    dweight = _contiguous_like(weight) if weight is not None and want_dweight else None
+    dbias = None if bias is None else _contiguous_like(bias)
     norm = Norm(n_dims, 0.0, mean is not None, offset)
     norm_backward(dy, dh, x, weight, Statistics(mean, rstd), norm, Wanted(dx, dweight, dbias))
     return dx, _none_or_empty(dweight, dx), _none_or_empty(dbias, dx)

@@ -7,13 +7,14 @@ from torch import Tensor
 
 from rooftile.ops._launch import (
     compiler_options,
-    has_clusters,
     launch,
+    max_cluster,
     register,
     stays_packed,
 )
+from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange
+from rooftile.ops.rows.cluster import cluster_options, exchange_options, n_clusters
 from rooftile.ops.rows.cluster_softmax import (
     softmax_bwd_cluster_kernel,
     softmax_fwd_cluster_kernel,
@@ -28,7 +29,7 @@ from rooftile.plan.launch import row_launch
 
 
 def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> Tensor:
-    y = torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+    y = empty(x.shape, dtype or x.dtype, x.device)
     if x.numel() == 0:
         return y
     x, x_rows = rows_of(x, dim)
@@ -36,8 +37,10 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
     n_cols = x.shape[dim]
     n_rows = x.numel() // n_cols
     itemsize = max(x.element_size(), y.element_size())
-    vec, shift, edge = vectors(n_cols, itemsize, (x, x_rows), (y, y_rows))
-    plan = row_launch("softmax_fwd", n_cols, itemsize, clusters=has_clusters(x.device))
+    plan = row_launch("softmax_fwd", n_cols, itemsize, clusters=max_cluster(x.device))
+    vec, shift, edge = vectors(
+        n_cols, itemsize, (x, x_rows), (y, y_rows), line_bytes=plan.line_bytes
+    )
     if plan.kind == "tile":
         launch(
             softmax_fwd_kernel, (-(-n_rows // plan.rows),), x.device,
@@ -47,10 +50,11 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
-            softmax_fwd_cluster_kernel, (n_rows,), x.device,
-            x, y, n_cols, *x_rows[:3], *y_rows[:3],
+            softmax_fwd_cluster_kernel, (n_clusters(plan, n_rows, shift, x.device),), x.device,
+            x, y, n_rows, n_cols, *x_rows[:3], *y_rows[:3],
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster, softmax=True),
+            PACKED=plan.packed and itemsize == 2, PERSISTENT=plan.programs_per_sm > 0,
+            **exchange_options(plan.cluster, "softmax", plan.programs_per_sm > 0),
             **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
@@ -64,7 +68,7 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
 
 
 def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> Tensor:
-    dx = torch.empty(y.shape, dtype=dtype or y.dtype, device=y.device)
+    dx = empty(y.shape, dtype or y.dtype, y.device)
     if y.numel() == 0:
         return dx
     dy, dy_rows = rows_of(dy, dim)
@@ -72,8 +76,10 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
     n_cols = y.shape[dim]
     n_rows = y.numel() // n_cols
     itemsize = max(dy.element_size(), y.element_size(), dx.element_size())
-    vec, shift, edge = vectors(n_cols, itemsize, (y, y_rows), (dy, dy_rows), (dx, y_rows))
-    plan = row_launch("softmax_bwd", n_cols, itemsize, clusters=has_clusters(y.device))
+    plan = row_launch("softmax_bwd", n_cols, itemsize, clusters=max_cluster(y.device))
+    vec, shift, edge = vectors(
+        n_cols, itemsize, (y, y_rows), (dy, dy_rows), (dx, y_rows), line_bytes=plan.line_bytes
+    )
     if plan.kind == "tile":
         launch(
             softmax_bwd_kernel, (-(-n_rows // plan.rows),), y.device,
@@ -86,7 +92,7 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
             softmax_bwd_cluster_kernel, (n_rows,), y.device,
             y, dy, dx, n_cols, *y_rows[:3], *dy_rows[:3],
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, PTX=exchange(plan.cluster),
+            PACKED=plan.packed and itemsize == 2, **exchange_options(plan.cluster),
             **cluster_options(plan, vec, y.device),
         )  # fmt: skip
     else:
@@ -103,11 +109,13 @@ fwd_op = register(
     "softmax_fwd",
     "(Tensor x, int dim, bool log, ScalarType? dtype) -> Tensor",
     _softmax_fwd,
+    replays=True,
 )
 bwd_op = register(
     "softmax_bwd",
     "(Tensor dy, Tensor y, int dim, bool log, ScalarType? dtype) -> Tensor",
     _softmax_bwd,
+    replays=True,
 )
 
 

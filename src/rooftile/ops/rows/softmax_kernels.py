@@ -61,7 +61,7 @@ def softmax_fwd_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
     offs = tl.arange(0, BLOCK_N)[None, :]
-    head = row_head(row, stride_xo, VEC, SHIFT)
+    head = row_head(row, stride_xo, SHIFT)
     mask = live & (offs // VEC < (n_cols - head) // VEC)
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     y_row = y_ptr + row_offset(row, y_inner, stride_yo, stride_yi)
@@ -69,7 +69,7 @@ def softmax_fwd_kernel(
     x_raw = tl.load(vector_ptrs(x_row, head, offs * stride_xn, VEC), mask=mask, other=_NEG_INF)
     row_max = tl.max(x_raw.to(tl.float32), axis=1)[:, None]
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
         edge = tl.load(x_row + col * stride_xn, mask=live & used, other=_NEG_INF).to(tl.float32)
         row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
     row_sum = tl.sum(tl.exp(reload(x_raw, PACKED).to(tl.float32) - row_max), axis=1)[:, None]
@@ -102,7 +102,7 @@ def softmax_fwd_loop_kernel(
 ):
     """Each lane keeps a maximum and a sum of its own; the row is read again for the output."""
     row = tl.program_id(0).to(tl.int64) + tl.zeros((1, 1), tl.int64)
-    head = row_head(row, stride_xo, VEC, SHIFT)
+    head = row_head(row, stride_xo, SHIFT)
     n_vec = (n_cols - head) // VEC
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     y_row = y_ptr + row_offset(row, y_inner, stride_yo, stride_yi)
@@ -120,7 +120,7 @@ def softmax_fwd_loop_kernel(
         lane_max, lane_sum = accumulate(lane_max, lane_sum, x.to(tl.float32), VEC)
     row_max = tl.max(lane_max, axis=1)[:, None]
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
         edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF).to(tl.float32)
         row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
     row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=1)[:, None]
@@ -185,7 +185,7 @@ def softmax_bwd_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
     offs = tl.arange(0, BLOCK_N)[None, :]
-    head = row_head(row, stride_yo, VEC, SHIFT)
+    head = row_head(row, stride_yo, SHIFT)
     mask = live & (offs // VEC < (n_cols - head) // VEC)
     y_off = row_offset(row, y_inner, stride_yo, stride_yi)
     dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
@@ -194,7 +194,7 @@ def softmax_bwd_kernel(
     dy_raw = tl.load(vector_ptrs(dy_row, head, offs * stride_dyn, VEC), mask=mask, other=0.0)
     row_sum = tl.sum(_term(y_raw.to(tl.float32), dy_raw.to(tl.float32), LOG), axis=1)[:, None]
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
         used = live & used
         y_edge = tl.load(y_ptr + y_off + col * stride_yn, mask=used, other=0.0).to(tl.float32)
         dy_edge = tl.load(dy_row + col * stride_dyn, mask=used, other=0.0).to(tl.float32)
@@ -229,7 +229,7 @@ def softmax_bwd_loop_kernel(
 ):
     """The row's sum first, then the row again, out of L2."""
     row = tl.program_id(0).to(tl.int64) + tl.zeros((1, 1), tl.int64)
-    head = row_head(row, stride_yo, VEC, SHIFT)
+    head = row_head(row, stride_yo, SHIFT)
     n_vec = (n_cols - head) // VEC
     y_off = row_offset(row, y_inner, stride_yo, stride_yi)
     dy_row = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi)
@@ -258,12 +258,12 @@ def softmax_bwd_loop_kernel(
             total += dy.to(tl.float32) * y.to(tl.float32)
     row_sum = tl.sum(total, axis=1)[:, None]
     if EDGE:
-        col, used = edge_columns(head, n_cols, VEC)
-        y_edge = tl.load(y_ptr + y_off + col * stride_yn, mask=used, other=0.0).to(tl.float32)
-        dy_edge = tl.load(dy_row + col * stride_dyn, mask=used, other=0.0).to(tl.float32)
+        at, used = edge_columns(head, n_cols, VEC, SHIFT)
+        y_edge = tl.load(y_ptr + y_off + at * stride_yn, mask=used, other=0.0).to(tl.float32)
+        dy_edge = tl.load(dy_row + at * stride_dyn, mask=used, other=0.0).to(tl.float32)
         row_sum += tl.sum(_term(y_edge, dy_edge, LOG), axis=1)[:, None]
         dx_edge = _gradient(y_edge, dy_edge, row_sum, LOG)
-        _store(dx_ptr + y_off + col * stride_yn, dx_edge, used)
+        _store(dx_ptr + y_off + at * stride_yn, dx_edge, used)
     for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
         col = start + offs
         mask = col // VEC < n_vec

@@ -1,0 +1,102 @@
+"""Launch parameters that ``tune_rows.py`` tries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+Values = dict[str, Any]
+
+
+def variants(family: str, n: int, itemsize: int) -> Iterator[Values]:
+    """Plausible launch parameters of a family at n columns."""
+    block = 1 << (n - 1).bit_length()
+    makers = {
+        "cross_entropy_fwd": _streams, "cross_entropy_bwd": _chunks, "flat": _flats,
+        "column_blocks": _column_blocks, "rotary": _heads, "norm_bwd": _persistent,
+        "softmax_bwd": partial(_rows, persistent=False),
+    }  # fmt: skip
+    found = list(makers.get(family, _rows)(block, itemsize))
+    if n * itemsize % 16:  # rows that start anywhere
+        found += [{**v, "line_bytes": line} for line in (16, 32) for v in found]
+    yield from found
+
+
+def _streams(block: int, itemsize: int) -> Iterator[Values]:
+    for chunk, warps, stages in itertools.product((2048, 4096, 8192), (4, 8, 16), (1, 2, 3, 4)):
+        if 8 <= chunk // (warps * 32) <= 32:
+            yield {"rows": 1, "block_n": chunk, "num_warps": warps, "num_stages": stages}
+
+
+def _chunks(block: int, itemsize: int) -> Iterator[Values]:
+    for chunk, warps in itertools.product((1024, 2048, 4096, 8192), (4, 8)):
+        if 8 <= chunk // (warps * 32) <= 32:
+            yield {"block_n": chunk, "num_warps": warps}
+
+
+def _flats(block: int, itemsize: int) -> Iterator[Values]:
+    for chunk, warps in itertools.product((1024, 2048, 4096, 8192), (2, 4, 8)):
+        if 8 <= chunk // (warps * 32) <= 32:
+            yield {"block_n": chunk, "num_warps": warps}
+
+
+def _column_blocks(block: int, itemsize: int) -> Iterator[Values]:
+    for columns, rows, warps in itertools.product((256, 512, 1024, 2048), (1, 2, 4), (4, 8)):
+        if 8 <= columns * rows // (warps * 32) <= 16:
+            yield {"block_n": columns, "rows": rows, "num_warps": warps}
+
+
+def _heads(block: int, itemsize: int) -> Iterator[Values]:
+    for rows, warps in itertools.product((8, 16, 32, 64), (2, 4, 8)):
+        if 4 <= rows * 64 // (warps * 32) <= 32:
+            yield {"rows": rows, "num_warps": warps}
+
+
+def _rows(block: int, itemsize: int, persistent: bool = True) -> Iterator[Values]:
+    """Whole rows in registers, in a cluster or alone."""
+    if block >= 16384:
+        for cluster, warps in itertools.product((8, 4, 16, 2), (4, 8, 16)):
+            each = block // cluster // (warps * 32)
+            shared = {"kind": "cluster", "rows": 1, "cluster": cluster, "packed": True,
+                      "block_n": block // cluster, "num_warps": warps}  # fmt: skip
+            for registers in {16: (0,), 32: (0, 48, 64), 64: (64, 72, 80)}.get(each, ()):
+                yield {**shared, "max_registers": registers}
+            for in_flight in {16: (24, 32), 32: (16, 24), 64: (16,)}.get(each, ()):
+                if persistent and in_flight >= warps:
+                    yield {**shared, "max_registers": 65536 // (in_flight * 32) // 8 * 8,
+                           "programs_per_sm": in_flight // warps}  # fmt: skip
+    if block <= 65536:
+        for warps, each in itertools.product((4, 8, 16, 32), (8, 16, 32, 64)):
+            rows = warps * 32 * each // block
+            if rows < 1 or (rows > 1 and warps > 4):
+                continue
+            tile = {"kind": "tile", "rows": rows, "block_n": block, "num_warps": warps}
+            if each <= 32:
+                yield {**tile, "packed": False, "max_registers": 0}
+            for registers in {32: (48,), 64: (64, 80)}.get(each, ()):
+                if registers * warps * 32 <= 65536:
+                    yield {**tile, "packed": True, "max_registers": registers}
+
+
+def _persistent(block: int, itemsize: int) -> Iterator[Values]:
+    """Column sums in registers: 8 to 32 elements of a row a thread."""
+    for warps, each in itertools.product((4, 8, 16, 32), (8, 16, 32)):
+        rows = warps * 32 * each // block
+        if rows < 1 or (rows > 1 and warps > 4):
+            continue
+        for per_sm, stages in itertools.product((1, 2, 3, 4, 6, 8), (2, 3, 4)):
+            registers = 65536 // (per_sm * warps * 32) // 8 * 8
+            if 12 <= per_sm * warps <= 32 and 4 * each <= registers:
+                yield {"kind": "tile", "rows": rows, "block_n": block, "num_warps": warps,
+                       "num_stages": stages, "programs_per_sm": per_sm, "packed": True,
+                       "max_registers": min(registers, 168)}  # fmt: skip
+    if block >= 8192:
+        for cluster, warps, per_sm in itertools.product((8, 4, 2, 16), (4, 8, 16), (1, 2, 3, 4)):
+            each = block // cluster // (warps * 32)
+            if each in (8, 16) and 8 <= per_sm * warps <= 24:
+                limit = 65536 // (per_sm * warps * 32) // 8 * 8
+                yield {"kind": "cluster", "rows": 1, "cluster": cluster,
+                       "block_n": block // cluster, "num_warps": warps, "packed": True,
+                       "programs_per_sm": per_sm, "max_registers": min(limit, 168)}  # fmt: skip
