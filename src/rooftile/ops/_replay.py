@@ -25,7 +25,7 @@ from torch.nn import Parameter
 from rooftile.plan.launch import overridden
 
 _MOST_CALLS = 4096  # sets of arguments remembered of one op
-_ALIGNMENT = 127  # plans look at addresses modulo 128, Triton modulo 16
+_ALIGNMENT = 127  # plans look at addresses modulo 32, Triton modulo 16
 
 device_of = Tensor.get_device  # -1 on a CPU
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)

@@ -22,7 +22,6 @@ from rooftile.plan.launch_override import Overrides
 WARP = 32
 # 65,536 bytes of row a program: past it two programs no longer fit the registers of an SM
 _TILE_BYTES = 65536
-_CLUSTER_BYTES = 32768
 # 8 programs of 16 warps hold 16 KB of row and its column sums each without a spill
 _MAX_SHARED_BYTES = 131072
 _LOGIT_BYTES = 512 * 2**20
@@ -55,7 +54,7 @@ class RowLaunch:
     packed: bool = False
     programs_per_sm: int = 0
     max_registers: int = 0
-    line_bytes: int = 128
+    line_bytes: int = 32
 
 
 def power_of_two(n: int) -> int:
@@ -84,8 +83,9 @@ def _softmax_fwd(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """One tensor in, one out: 4 accesses of 16 bytes a thread, 8 for the longest rows."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > _TILE_BYTES and clusters:
-        return _cluster(block, itemsize, _CLUSTER_BYTES, clusters)
+    anywhere = size > 16384 and n_cols * itemsize % 16 != 0  # the edges cost registers
+    if (size > _TILE_BYTES // 2 or anywhere) and clusters:
+        return _cluster(block, itemsize, 16384, clusters, 64)
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 16384 // itemsize, 8)
     if size > 16384 and itemsize == 2:  # 64 registers: as many bytes in flight, twice the programs
@@ -98,8 +98,8 @@ def _norm_fwd(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """As softmax; the weights take registers too, so the longest rows are shared earlier."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > _TILE_BYTES and clusters:
-        return _cluster(block, itemsize, _CLUSTER_BYTES, clusters)
+    if size > _TILE_BYTES // 2 and clusters:
+        return _cluster(block, itemsize, 32768, clusters, 80)
     if size > _TILE_BYTES:
         return RowLaunch("loop", 1, 16384 // itemsize, 8)
     if size > 32768 and itemsize == 2:
@@ -143,7 +143,7 @@ def _persistent(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     block = power_of_two(n_cols)
     size = block * itemsize
     if 16384 < size <= _MAX_SHARED_BYTES and clusters:
-        cluster = min(8, max(2, size // 8192))
+        cluster = 2 if size <= 32768 else 8 if size <= 65536 else clusters
         part = block // cluster
         num_warps = min(16, max(4, part // (16 * WARP)))
         return RowLaunch(
@@ -201,14 +201,17 @@ def _rotary(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     return RowLaunch("tile", max(1, 4096 // (block * itemsize)), block, 4)
 
 
-def _cluster(block: int, itemsize: int, part_bytes: int, clusters: int) -> RowLaunch:
-    """Parts of a row of ``part_bytes``, in as many programs as a cluster has."""
+def _cluster(
+    block: int, itemsize: int, part_bytes: int, clusters: int, registers: int
+) -> RowLaunch:
+    """Parts of a row of ``part_bytes``, or larger ones; 64 elements a thread of 16-bit rows."""
     cluster = min(clusters, max(2, block * itemsize // part_bytes))
     part = block // cluster
-    num_warps = 8 if part * itemsize <= part_bytes else 16
+    num_warps = min(16, max(4, part * itemsize // 4096))
     return RowLaunch(
-        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=64
-    )
+        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2,
+        max_registers=registers,
+    )  # fmt: skip
 
 
 def logit_rows(n_classes: int, itemsize: int) -> int:

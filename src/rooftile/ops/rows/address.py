@@ -2,8 +2,8 @@
 
 A row of n elements is cut into a head, whole vectors and a tail. The vectors move in 16-byte
 accesses; head and tail move element by element. Rows of an odd length start anywhere, so their head
-differs from row to row: it ends at a multiple of 128 bytes, so that a warp's accesses cover whole
-lines, or of 16 where rows are short. It is the same for every tensor of a launch, or the launch
+differs from row to row: it ends at a multiple of 32 bytes, so that accesses cover whole sectors,
+or of 16 where rows are short. It is the same for every tensor of a launch, or the launch
 takes shorter vectors.
 """
 
@@ -80,7 +80,7 @@ def rows_of(x: Tensor, dim: int) -> tuple[Tensor, Rows]:
 
 
 def vectors(
-    n_cols: int, itemsize: int, *operands: tuple[Tensor, Rows], line_bytes: int = 128
+    n_cols: int, itemsize: int, *operands: tuple[Tensor, Rows], line_bytes: int = 32
 ) -> Vectors:
     """The widest accesses that suit every tensor of a launch.
 
