@@ -123,7 +123,7 @@ def test_files_are_what_the_manifest_says(bundle, manifest):
     for golden in manifest.golden:
         listed |= {f.path: f for f in (*golden.inputs.values(), *golden.outputs.values())}
     there = {str(p.relative_to(bundle)) for p in bundle.rglob("*") if p.is_file()}
-    assert there == {*listed, "manifest.json"}
+    assert there == {*listed, "manifest.json", "bundle.h"}
     for path, file in listed.items():
         content = (bundle / path).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)

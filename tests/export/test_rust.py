@@ -60,3 +60,73 @@ def test_the_package_holds_the_sources_alone():
     files = crate_files()
     assert {"src/lib.rs", "src/main.rs", "tests/host.rs", "standin/src/lib.rs"} <= set(files)
     assert not [name for name in files if "target" in name.split("/")]
+
+
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+def compile_c(source: Path, bundle: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Compile a program with the bundle's header, warnings being errors."""
+    flags = ["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
+    command = ["cc", *flags, "-I", str(bundle), str(source), "-o", str(out), "-ldl", "-lm"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@needs_cc
+@needs_cargo
+def test_the_c_example_launches_softmax(crate, bundle, tmp_path):
+    """With the stand-in driver: right rows, and an error for a GPU that the bundle has not."""
+    program = tmp_path / "example"
+    compiled = compile_c(crate / "c" / "example.c", bundle, program)
+    assert compiled.returncode == 0, compiled.stderr
+    built = cargo(crate, bundle, "build", "--workspace")
+    assert built.returncode == 0, built.stderr
+    standin = crate / "target" / "debug" / "librooftile_standin.so"
+    ran = subprocess.run([program, bundle, standin], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == (
+        "softmax_fwd_bf16_n4096_sm90: 64 blocks of 128 threads, row 0 sums to 1.0000\n"
+    )
+    env = {**os.environ, "STANDIN_CAPABILITY": "120"}
+    ran = subprocess.run([program, bundle, standin], capture_output=True, text=True, env=env)
+    assert (ran.returncode, ran.stderr) == (5, "the bundle has no softmax for sm_120\n")
+
+
+@needs_cc
+def test_the_header_refuses_what_does_not_fit(bundle, tmp_path):
+    """Sizes outside of the range, addresses that are not aligned, numbers of over 32 bits."""
+    source = tmp_path / "pack.c"
+    source.write_text("""
+#include "bundle.h"
+int main(void)
+{
+    const rooftile_kernel *k = &softmax_fwd_bf16_n4096_sm90;
+    const int64_t good[] = {4, 4096}, few[] = {4, 1024}, odd[] = {4, 4090};
+    const int64_t many[] = {(int64_t)1 << 33, 4096};
+    const uint64_t aligned[] = {256, 512}, off[] = {260, 512};
+    rooftile_launch launch;
+    char why[200];
+    if (rooftile_pack(k, good, aligned, 0, 0, &launch, why)) return 1;
+    printf("%u %llu %llu\\n", launch.grid[0], (unsigned long long)launch.values[3],
+           (unsigned long long)launch.values[4]);
+    if (!rooftile_pack(k, few, aligned, 0, 0, &launch, why)) return 2;
+    puts(why);
+    if (!rooftile_pack(k, odd, aligned, 0, 0, &launch, why)) return 3;
+    puts(why);
+    if (!rooftile_pack(k, good, off, 0, 0, &launch, why)) return 4;
+    puts(why);
+    if (!rooftile_pack(k, many, aligned, 0, 0, &launch, why)) return 5;
+    puts(why);
+    return 0;
+}
+""")
+    compiled = compile_c(source, bundle, tmp_path / "pack")
+    assert compiled.returncode == 0, compiled.stderr
+    ran = subprocess.run([tmp_path / "pack"], capture_output=True, text=True)
+    assert ran.returncode == 0
+    said = ran.stdout.splitlines()
+    assert said[0] == "4 4096 4096"
+    assert "cols must be 2064 to 4096 (0: any) by 16, got 1024" in said[1]
+    assert "got 4090" in said[2]
+    assert "x_ptr must be a multiple of 16, got 260" in said[3]
+    assert "the grid is more than a GPU takes" in said[4]

@@ -17,6 +17,7 @@ from rooftile.export.assemble import assemble
 from rooftile.export.derive import Derived, derive
 from rooftile.export.driver import check_ptx_version
 from rooftile.export.golden import golden_of
+from rooftile.export.header import HEADER, header
 from rooftile.export.ops import DTYPES, op_spec
 from rooftile.export.own import derive_own
 from rooftile.export.write import MANIFEST
@@ -102,7 +103,8 @@ def make_bundle(
         kernels=tuple(sorted(kernels, key=lambda kernel: kernel.symbol)),
         golden=tuple(golden),
     )
-    return manifest, {MANIFEST: _readable(manifest), **dict(sorted(files.items()))}
+    texts = {MANIFEST: _readable(manifest), HEADER: header(manifest.kernels)}
+    return manifest, {**texts, **dict(sorted(files.items()))}
 
 
 def _check(request: Request) -> None:
