@@ -69,8 +69,7 @@ def test_the_interpreter_is_refused(cli, here, monkeypatch):
 def test_a_bundle_is_kept_unless_it_may_be_replaced(cli, here):
     """--force replaces a bundle, and never another folder."""
     args = ("export", "softmax", "--arch", "sm_80", "--out", "b")
-    assert cli(*args).code == 0
-    (here / "b" / "mine.txt").write_text("kept")
+    write_folder(here / "b", {"manifest.json": b'"rooftile.manifest"', "mine.txt": b"kept"})
     refused = cli(*args)
     assert refused.code == 2
     assert "b exists and is kept: give --force" in refused.err

@@ -7,6 +7,7 @@ from export.conftest import KERNELS
 
 import rooftile
 from rooftile.errors import InputError
+from rooftile.export.ops import SPECS, OpSpec, Tuned
 from rooftile.records.manifest import ExportedKernel
 
 
@@ -88,3 +89,40 @@ def test_what_does_not_fit_is_refused(tmp_path, name, options, said):
     with pytest.raises(InputError, match=said):
         export(tmp_path, name, **options)
     assert not list(tmp_path.iterdir())
+
+
+def launched_with(descriptors: bool):
+    """An op that passes a descriptor for aligned tensors, or always."""
+    import torch
+    from export import kernels
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def run(tensors):
+        x = tensors["x"]
+        y = torch.empty_like(x)
+        if descriptors or x.data_ptr() % 16 == 0:
+            tile = TensorDescriptor(y.view(-1, 64), [64, 64], [64, 1], [64, 64])
+            kernels.host_descriptor_kernel[(1,)](tile, y, BLOCK=64)
+        else:
+            blocks = -(-x.numel() // 1024)
+            kernels.copy_kernel[(blocks,)](x, y, x.numel(), BLOCK=1024)
+        return y
+
+    flat = ("elements",)
+    return OpSpec("copy_fwd", {"x": flat}, {"y": flat}, run, lambda t: t["x"].double(),
+                  Tuned("elements", "e", 4096), {})  # fmt: skip
+
+
+def test_an_op_keeps_the_form_that_passes_no_descriptor(tmp_path, monkeypatch):
+    """Where the aligned form needs one of the host, the other is exported and a note says why."""
+    monkeypatch.setitem(SPECS, "copy", launched_with(descriptors=False))
+    manifest = rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")
+    assert {k.form for k in manifest.kernels} == {"any"}
+    assert "copy for sm_90 in the form 'aligned': host_descriptor_kernel" in manifest.notes[0]
+
+
+def test_an_op_of_descriptors_alone_is_refused(tmp_path, monkeypatch):
+    """With the reason."""
+    monkeypatch.setitem(SPECS, "copy", launched_with(descriptors=True))
+    with pytest.raises(InputError, match="is a TMA descriptor made by the host"):
+        rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")

@@ -46,7 +46,7 @@ def test_the_host_builds_and_passes_its_tests(crate, bundle):
     assert "warning" not in built.stderr
     tested = cargo(crate, bundle, "test", "--lib", "--bins", "--tests")
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert tested.stdout.count("test result: ok") == 3
+    assert tested.stdout.count("test result: ok") == 4
 
 
 def test_the_crate_needs_the_standard_library_alone(crate):
@@ -58,7 +58,7 @@ def test_the_crate_needs_the_standard_library_alone(crate):
 def test_the_package_holds_the_sources_alone():
     """All that is needed, and nothing that cargo has built beside them."""
     files = crate_files()
-    assert {"src/lib.rs", "src/main.rs", "tests/host.rs", "standin/src/lib.rs"} <= set(files)
+    assert {"src/lib.rs", "src/main.rs", "tests/program.rs", "standin/src/lib.rs"} <= set(files)
     assert not [name for name in files if "target" in name.split("/")]
 
 

@@ -143,6 +143,8 @@ def _bundle(
             force=force,
             progress=progress,
         )
+    for note in manifest.notes:
+        print(f"note: {note}", file=sys.stderr)
     print(f"wrote {out}: {len(manifest.kernels)} kernels", file=sys.stderr)
     if as_json:
         deliver(record_json(manifest), STDOUT)

@@ -39,33 +39,23 @@ def assemble(
     """
     nvidia = "cubin" in binary.files
     kind = "cubin" if nvidia else "hsaco"
-    content = binary.files[kind]
-    ptx = binary.files["ptx"].decode() if nvidia else ""
-    layouts = (
-        {"PTX": ptx_layout(ptx), "CUBIN": cubin_layout(content)}
-        if nvidia
-        else {"HSACO": hsaco_layout(content)}
-    )
-    visible = [(p.name, p.argument.type) for p in derived.parameters]
-    layout, hidden = agreed_layout(derived.symbol, visible, layouts)
-    files = {f"{derived.symbol}.{kind}": content} if keep_binary else {}
-    version, target = _ptx_header(ptx) if nvidia else ("", "")
-    arch = derived.build.target.arch
+    files = {f"{derived.symbol}.{kind}": binary.files[kind]} if keep_binary else {}
     if nvidia:
-        files[f"{derived.symbol}.ptx"] = ptx.encode()
-    tolerances = _tolerances(derived)
-    resources = binary.resources
+        files[f"{derived.symbol}.ptx"] = binary.files["ptx"]
+    version, target = _ptx_header(binary.files["ptx"].decode()) if nvidia else ("", "")
+    absolute, relative = _tolerances(derived)
+    resources, goal = binary.resources, derived.build.target
     kernel = ExportedKernel(
-        symbol=layout.entry,
+        symbol=derived.symbol,
         op=derived.op,
         dtype=derived.dtype,
         form=derived.form,
-        target=derived.build.target.name,
-        parameters=_parameters(derived, layout, hidden),
+        target=goal.name,
+        parameters=_parameters(derived, *_layout(derived, binary)),
         sizes=derived.sizes,
         tensors=derived.tensors,
         grid=derived.grid,
-        threads=binary.num_warps * derived.build.target.warp_size,
+        threads=binary.num_warps * goal.warp_size,
         cluster=binary.num_ctas,
         dynamic_shared_bytes=resources.dynamic_shared_bytes,
         static_shared_bytes=resources.static_shared_bytes,
@@ -79,13 +69,24 @@ def assemble(
         ptx_version=version,
         ptx_target=target,
         ptx_driver=ptx_driver(version) if nvidia else "",
-        binary_driver=binary_driver(binary.assembler, int(arch)) if nvidia else "",
+        binary_driver=binary_driver(binary.assembler, int(goal.arch)) if nvidia else "",
         binary=_entry(files, f"{derived.symbol}.{kind}"),
         ptx=_entry(files, f"{derived.symbol}.ptx"),
-        absolute_tolerance=tolerances[0],
-        relative_tolerance=tolerances[1],
+        absolute_tolerance=absolute,
+        relative_tolerance=relative,
     )
     return kernel, files
+
+
+def _layout(derived: Derived, binary: Binary) -> tuple[Layout, int]:
+    """Where the parameters lie, and how many the compiler has added."""
+    if "cubin" in binary.files:
+        ptx = ptx_layout(binary.files["ptx"].decode())
+        layouts = {"PTX": ptx, "CUBIN": cubin_layout(binary.files["cubin"])}
+    else:
+        layouts = {"HSACO": hsaco_layout(binary.files["hsaco"])}
+    visible = [(p.name, p.argument.type) for p in derived.parameters]
+    return agreed_layout(derived.symbol, visible, layouts)
 
 
 def _entry(files: Mapping[str, bytes], path: str) -> BundleFile | None:

@@ -11,7 +11,7 @@ import triton
 
 from rooftile.compile.binary import Binary, compile_binaries
 from rooftile.compile.run import TIMEOUT_S
-from rooftile.compile.targets import target_of
+from rooftile.compile.targets import Target, target_of
 from rooftile.errors import InputError
 from rooftile.export.assemble import assemble
 from rooftile.export.derive import Derived, derive
@@ -20,6 +20,7 @@ from rooftile.export.golden import golden_of
 from rooftile.export.header import HEADER, header
 from rooftile.export.ops import DTYPES, op_spec
 from rooftile.export.own import derive_own
+from rooftile.export.trace import DescriptorError
 from rooftile.export.write import MANIFEST
 from rooftile.records.io import to_json
 from rooftile.records.manifest import ExportedKernel, Form, Golden, Manifest
@@ -80,7 +81,7 @@ def make_bundle(
     _check(request)
     if progress:
         progress("planning")
-    plans = _plans(request)
+    plans, notes = _plans(request)
     builds = [(derived.build, derived.symbol) for derived, _ in plans]
     binaries = compile_binaries(
         builds,
@@ -102,6 +103,7 @@ def make_bundle(
         tools=_tools(version, [b for b in binaries if isinstance(b, Binary)]),
         kernels=tuple(sorted(kernels, key=lambda kernel: kernel.symbol)),
         golden=tuple(golden),
+        notes=tuple(notes),
     )
     texts = {MANIFEST: _readable(manifest), HEADER: header(manifest.kernels)}
     return manifest, {**texts, **dict(sorted(files.items()))}
@@ -132,33 +134,47 @@ def _check(request: Request) -> None:
     check_ptx_version(request.ptx_version)
 
 
-def _plans(request: Request) -> list[tuple[Derived, bool]]:
-    """Every kernel to compile, and whether its binary is kept."""
+def _plans(request: Request) -> tuple[list[tuple[Derived, bool]], list[str]]:
+    """Every kernel to compile and whether its binary is kept; what is left out and why."""
     targets = [(target_of(name), True) for name in request.targets]
     nvidia = any(target.backend == "cuda" for target, _ in targets)
     if nvidia and all(target.name != PORTABLE for target, _ in targets):
         targets.append((target_of(PORTABLE), False))
-    plans = []
+    plans, notes = [], []
     for target, keep in targets:
         options: dict[str, Constant] = {"enable_fp_fusion": request.fp_fusion}
         if request.ptx_version is not None and target.backend == "cuda":
             options["ptx_version"] = request.ptx_version
         for name in request.names:
             if ":" in name:
-                own = derive_own(
-                    name, target, signature=request.signature, call=request.call,
-                    constants=request.constants, grid=request.grid, options=options,
-                )  # fmt: skip
-                plans.append((own, keep))
-                continue
-            spec = op_spec(name)
-            for dtype in request.dtypes:
-                for tuned in request.sizes.get(spec.tuned.size, (spec.tuned.default,)):
-                    plans += [
-                        (derive(name, spec, dtype, tuned, target, form, options), keep)
-                        for form in _FORMS
-                    ]
-    return plans
+                found = [
+                    derive_own(
+                        name, target, signature=request.signature, call=request.call,
+                        constants=request.constants, grid=request.grid, options=options,
+                    )
+                ]  # fmt: skip
+            else:
+                found, left_out = _of_op(name, request, target, options)
+                notes += left_out
+            plans += [(derived, keep) for derived in found]
+    return plans, notes
+
+
+def _of_op(
+    name: str, request: Request, target: Target, options: dict[str, Constant]
+) -> tuple[list[Derived], list[str]]:
+    """An op's kernels for a target, and which of them are left out."""
+    spec, found, notes = op_spec(name), [], []
+    for dtype in request.dtypes:
+        for tuned in request.sizes.get(spec.tuned.size, (spec.tuned.default,)):
+            for form in _FORMS:
+                try:
+                    found.append(derive(name, spec, dtype, tuned, target, form, options))
+                except DescriptorError as error:
+                    if form == _FORMS[-1]:
+                        raise
+                    notes.append(f"{name} for {target.name} in the form {form!r}: {error}")
+    return found, notes
 
 
 def _golden(request: Request) -> tuple[list[Golden], dict[str, bytes]]:

@@ -13,13 +13,10 @@ from rooftile.compile.targets import Target
 from rooftile.errors import InputError
 from rooftile.export.formula import evaluate, fit
 from rooftile.export.ops import DTYPES, OpSpec, Tuned
-from rooftile.export.trace import Traced, declared_constants, same_kernel, trace
+from rooftile.export.probe import Prober
+from rooftile.export.trace import Traced, declared_constants, same_kernel
 from rooftile.records.manifest import Form, Role, Size, TensorSpec
 from rooftile.records.resources import Constant
-
-# Primes: no multiple of 16, none a product of others, so that a value shows where it comes from.
-_PRIMES = ((37, 61, 113), (3, 7, 13), (5, 11, 17), (7, 13, 19), (11, 17, 23), (13, 19, 29))
-_LARGE = 4099  # more than any kernel takes of a size in one block
 
 
 @dataclass(frozen=True)
@@ -88,54 +85,39 @@ def derive(
     Raises:
         InputError: The launch follows its sizes by no formula.
     """
-
-    free = [size for size in spec.sizes() if size != spec.tuned.size]
-    unit = {size: spec.whole.get(size, 1) if form == "aligned" else 1 for size in free}
-    values = dict(zip(free, _PRIMES[1:] if len(free) > 1 else _PRIMES, strict=False))
-    values |= spec.probes
-
-    def at(value: int, turn: int = 0, large: str = "", sms: int = 132) -> Traced:
-        sizes = {size: values[size][turn % 3] for size in free}
-        sizes |= {large: _LARGE} if large else {}
-        sizes = {size: -(-n // unit[size]) * unit[size] for size, n in sizes.items()}
-        return trace(name, spec, dtype, {**sizes, spec.tuned.size: value}, target, form, sms)
-
-    first = at(tuned)
+    prober = Prober(name, spec, dtype, target, form)
     step = _step(tuned, form)
-    probes = [first, at(tuned, 1), at(tuned, 2, sms=101), *(at(tuned, 0, size) for size in free)]
-    if any(not same_kernel(first.launch, probe.launch) for probe in probes):
-        raise _no_formula(name, "which kernel it launches", f"depends on {', '.join(free)}")
-    for value in (tuned - step, tuned + step, tuned - 7 * step) if step else ():
-        if value > 0 and same_kernel(first.launch, (other := at(value, 1)).launch):
-            probes.append(other)
+    probes = prober.around(tuned, step)
+    launch = probes[0].launch
     parameters = _parameters(name, probes, form)
     grid = _grid(name, probes)
 
     def holds(value: int) -> bool:
-        return _holds(first.launch, parameters, grid, at(value))
+        return _holds(launch, parameters, grid, prober.at(value))
 
-    letter = f"_{spec.tuned.letter}{tuned}"
-    short = DTYPES[dtype][1]
+    marks = (DTYPES[dtype][1], f"{spec.tuned.letter}{tuned}", *(("any",) if form == "any" else ()))
+    build = Build(
+        kernel=launch.kernel,
+        target=target,
+        arguments={p.name: p.argument for p in parameters},
+        constants=launch.call.constants,
+        options={**launch.call.options, **options},
+    )
+    unit = prober.unit
+    sizes = (
+        _limits(spec.tuned, tuned, step, holds)
+        if size == spec.tuned.size
+        else Size(size, unit[size], None, unit[size])
+        for size in spec.sizes()
+    )
     return Derived(
         op=name,
         dtype=dtype,
         form=form,
-        symbol=f"{spec.symbol}_{short}{letter}{'_any' if form == 'any' else ''}"
-        f"_{target.name.replace('_', '')}",
-        build=Build(
-            kernel=first.launch.kernel,
-            target=target,
-            arguments={p.name: p.argument for p in parameters},
-            constants=first.launch.call.constants,
-            options={**first.launch.call.options, **options},
-        ),
+        symbol="_".join((spec.symbol, *marks, target.name.replace("_", ""))),
+        build=build,
         parameters=parameters,
-        sizes=tuple(
-            _limits(spec.tuned, tuned, step, holds)
-            if s == spec.tuned.size
-            else Size(s, unit[s], None, unit[s])
-            for s in spec.sizes()
-        ),
+        sizes=tuple(sizes),
         tensors=_tensors(spec, dtype),
         grid=grid,
     )

@@ -17,7 +17,7 @@ from rooftile.export.ops import DTYPES, OpSpec
 from rooftile.ops._launch import Planned, planned_for
 from rooftile.records.manifest import Form
 
-_SMS = 132  # an H100's; a kernel whose grid follows it is found out by a second count
+SMS = 132  # an H100's; a kernel whose grid follows it is found out by a second count
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Traced:
 
 def trace(
     name: str, spec: OpSpec, dtype: str, sizes: Mapping[str, int], target: Target, form: Form,
-    sms: int = _SMS,
+    sms: int = SMS,
 ) -> Traced:  # fmt: skip
     """Call an op on tensors that stand in for a GPU's, and record its launch.
 
@@ -72,15 +72,19 @@ def trace(
     return Traced(sizes, launches[0], {t.data_ptr(): key for key, t in named.items()})
 
 
+class DescriptorError(InputError):
+    """A launch passes a tensor descriptor that its host must make."""
+
+
 def refuse_descriptors(launch: Launch) -> None:
     """A tensor descriptor that the host makes is 128 bytes that only the driver can encode.
 
     Raises:
-        InputError: The launch passes one.
+        DescriptorError: The launch passes one.
     """
     for name, argument in launch.call.arguments.items():
         if argument.type.startswith("tensordesc"):
-            raise InputError(
+            raise DescriptorError(
                 f"{launch.kernel.__name__} cannot be exported: its argument {name} is a TMA"
                 " descriptor made by the host, and a bundle passes addresses and numbers alone;"
                 " descriptors that the kernel itself makes can be exported"

@@ -76,7 +76,7 @@ impl Bundle {
                 file.path, spec.target, cubin.capability
             )));
         }
-        if cubin.threads.map_or(false, |threads| threads != spec.threads) {
+        if cubin.threads.is_some_and(|threads| threads != spec.threads) {
             return Err(Error::bundle(format!(
                 "{}: the manifest says {} threads, the CUBIN {:?}",
                 file.path, spec.threads, cubin.threads
@@ -182,7 +182,7 @@ impl Bundle {
 fn misfit(spec: &KernelSpec, sizes: &[(&str, i64)]) -> Option<String> {
     spec.sizes.iter().find_map(|size| {
         let (_, value) = sizes.iter().find(|(name, _)| *name == size.name)?;
-        let past = size.most.map_or(false, |most| *value > most);
+        let past = size.most.is_some_and(|most| *value > most);
         if *value != 0 && (*value < size.least || past || value % size.multiple_of != 0) {
             let most = size.most.map_or("any".into(), |most| most.to_string());
             return Some(format!(

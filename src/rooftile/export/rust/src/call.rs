@@ -113,7 +113,7 @@ impl<'k> Call<'k> {
             let value = self.sizes[i]
                 .ok_or_else(|| self.wrong(format!("size {} is not set", size.name)))?;
             empty |= value == 0 && size.least > 0;
-            let past = size.most.map_or(false, |most| value > most);
+            let past = size.most.is_some_and(|most| value > most);
             if value < 0
                 || (value != 0 && (value < size.least || past || value % size.multiple_of != 0))
             {

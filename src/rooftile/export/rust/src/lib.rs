@@ -27,6 +27,7 @@ pub mod gpu;
 pub mod json;
 pub mod kernel;
 pub mod manifest;
+mod read;
 pub mod sha256;
 
 pub use bundle::{Bundle, Source};

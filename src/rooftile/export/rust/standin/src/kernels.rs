@@ -47,7 +47,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     _: *mut *mut c_void,
 ) -> c_int {
     let function = &*function.cast::<Function>();
-    let wanted = function.threads.map_or(false, |own| own != threads);
+    let wanted = function.threads.is_some_and(|own| own != threads);
     if x * y * z == 0 || threads % 32 != 0 || wanted || shared as c_int > function.shared {
         return INVALID_VALUE;
     }

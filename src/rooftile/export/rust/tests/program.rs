@@ -1,28 +1,12 @@
-//! The program and the library on a bundle of softmax and RMS norm (bfloat16, 4096 columns, sm_80
+//! The program on a bundle of softmax and RMS norm (bfloat16, 4096 columns, sm_80
 //! and sm_90), with the stand-in driver. `ROOFTILE_TEST_BUNDLE` names the bundle.
 
-use rooftile_host::{Bundle, Gpu, Kind, Source, Stream};
+mod bundle;
+
+use bundle::{bundle, driver};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-fn bundle() -> PathBuf {
-    PathBuf::from(
-        std::env::var("ROOFTILE_TEST_BUNDLE").expect("ROOFTILE_TEST_BUNDLE must name a bundle"),
-    )
-}
-
-/// Built beside the program by `cargo build --workspace`.
-fn driver() -> String {
-    let path =
-        Path::new(env!("CARGO_BIN_EXE_rooftile-host")).with_file_name("librooftile_standin.so");
-    assert!(
-        path.is_file(),
-        "cargo build --workspace must come first: there is no {}",
-        path.display()
-    );
-    path.to_str().unwrap().to_string()
-}
 
 fn program(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rooftile-host"))
@@ -213,103 +197,4 @@ fn a_whole_bundle_passes_and_a_spoilt_one_does_not() {
         assert!(words.contains(said), "{said}: {words}");
     }
     assert_eq!(inspect(Path::new("/nonexistent")).0, 7);
-}
-
-#[test]
-fn wrong_arguments_never_reach_the_driver() {
-    let bundle = Bundle::open(bundle()).unwrap();
-    let gpu = Gpu::open_with(&driver(), 0).unwrap();
-    let spec = bundle.symbol("softmax_fwd_bf16_n4096_sm90").unwrap();
-    let kernel = bundle.load(&gpu, spec, Source::Best).unwrap();
-    let (x, y) = (gpu.alloc(4 * 8192 + 16).unwrap(), gpu.alloc(4 * 8192).unwrap());
-    let mut good = kernel.call();
-    good.size("rows", 4)
-        .unwrap()
-        .size("cols", 4096)
-        .unwrap()
-        .buffer("x", &x)
-        .unwrap()
-        .buffer("y", &y)
-        .unwrap();
-    kernel.launch(&good, Stream::DEFAULT).unwrap();
-    let refused = |change: &dyn Fn(&mut rooftile_host::Call<'_>), said: &str| {
-        let mut call = good.clone();
-        change(&mut call);
-        let error = kernel.launch(&call, Stream::DEFAULT).unwrap_err();
-        assert_eq!(error.kind, Kind::BadArgument);
-        assert!(error.message.contains(said), "{said}: {error}");
-    };
-    refused(
-        &|c| {
-            c.tensor("x", x.address + 4, 32768).unwrap();
-        },
-        "the address of x_ptr must be a multiple of 16",
-    );
-    refused(
-        &|c| {
-            c.tensor("y", y.address, 100).unwrap();
-        },
-        "tensor y must have 32768 bytes, got 100",
-    );
-    refused(
-        &|c| {
-            c.size("cols", 4000 + 8).unwrap();
-        },
-        "cols must be 2064 to 4096 by 16, got 4008",
-    );
-    refused(
-        &|c| {
-            c.size("rows", -1).unwrap();
-        },
-        "rows must be",
-    );
-    refused(
-        &|c| {
-            c.size("rows", 1 << 40).unwrap();
-        },
-        "the grid passes 32 bits",
-    );
-    refused(
-        &|c| {
-            c.stride("stride_xo", 4100).unwrap();
-        },
-        "stride_xo must be a multiple of 16, got 4100",
-    );
-    assert!(good.clone().size("heads", 1).err().unwrap().message.contains("it has rows, cols"));
-    assert!(good.clone().tensor("w", 0, 0).err().unwrap().message.contains("it has x, y"));
-    assert!(kernel
-        .launch(&kernel.call(), Stream::DEFAULT)
-        .unwrap_err()
-        .message
-        .contains("size rows is not set"));
-    good.size("rows", 0).unwrap();
-    kernel.launch(&good, Stream::DEFAULT).unwrap();
-}
-
-#[test]
-fn padded_rows_are_launched_by_their_stride() {
-    let bundle = Bundle::open(bundle()).unwrap();
-    let gpu = Gpu::open_with(&driver(), 0).unwrap();
-    let kernel = bundle
-        .load(&gpu, bundle.symbol("softmax_fwd_bf16_n4096_sm90").unwrap(), Source::Best)
-        .unwrap();
-    // bfloat16 ones, then padding of NaN: each row's softmax is 1 / 4096
-    let mut data = Vec::new();
-    for _ in 0..2 {
-        data.extend([0x80u8, 0x3f].repeat(4096));
-        data.extend([0xffu8; 64]);
-    }
-    let (x, y) = (gpu.upload(&data).unwrap(), gpu.alloc(2 * 8192).unwrap());
-    let mut call = kernel.call();
-    call.size("rows", 2)
-        .unwrap()
-        .size("cols", 4096)
-        .unwrap()
-        .buffer("x", &x)
-        .unwrap()
-        .buffer("y", &y)
-        .unwrap();
-    call.stride("stride_xo", 4096 + 32).unwrap();
-    kernel.launch(&call, Stream::DEFAULT).unwrap();
-    assert_eq!(y.download().unwrap(), [0x80u8, 0x39].repeat(8192));
 }
