@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from export.conftest import KERNELS
 
@@ -91,8 +93,8 @@ def test_what_does_not_fit_is_refused(tmp_path, name, options, said):
     assert not list(tmp_path.iterdir())
 
 
-def launched_with(descriptors: bool):
-    """An op that passes a descriptor for aligned tensors, or always."""
+def launched_with(descriptors: Callable):
+    """An op that passes a descriptor for some tensors."""
     import torch
     from export import kernels
     from triton.tools.tensor_descriptor import TensorDescriptor
@@ -100,7 +102,7 @@ def launched_with(descriptors: bool):
     def run(tensors):
         x = tensors["x"]
         y = torch.empty_like(x)
-        if descriptors or x.data_ptr() % 16 == 0:
+        if descriptors(x):
             tile = TensorDescriptor(y.view(-1, 64), [64, 64], [64, 1], [64, 64])
             kernels.host_descriptor_kernel[(1,)](tile, y, BLOCK=64)
         else:
@@ -115,14 +117,28 @@ def launched_with(descriptors: bool):
 
 def test_an_op_keeps_the_form_that_passes_no_descriptor(tmp_path, monkeypatch):
     """Where the aligned form needs one of the host, the other is exported and a note says why."""
-    monkeypatch.setitem(SPECS, "copy", launched_with(descriptors=False))
+    monkeypatch.setitem(SPECS, "copy", launched_with(lambda x: x.data_ptr() % 16 == 0))
     manifest = rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")
     assert {k.form for k in manifest.kernels} == {"any"}
-    assert "copy for sm_90 in the form 'aligned': host_descriptor_kernel" in manifest.notes[0]
+    left_out = "copy for sm_90, form aligned: it is left out, as host_descriptor_kernel"
+    assert manifest.notes[0].startswith(left_out)
+
+
+def test_the_portable_kernel_stands_in_for_one_with_descriptors(tmp_path, monkeypatch):
+    """What the op launches on sm_80, compiled for sm_90, and a note that says so."""
+    from rooftile.ops._launch import architecture
+
+    spec = launched_with(lambda x: architecture(x.device) == "sm_90")
+    monkeypatch.setitem(SPECS, "copy", spec)
+    manifest = rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")
+    assert {(k.form, k.target) for k in manifest.kernels if k.binary} == {
+        ("aligned", "sm_90"), ("any", "sm_90"),
+    }  # fmt: skip
+    assert "copy for sm_90, form aligned: that of sm_80 stands in" in manifest.notes[0]
 
 
 def test_an_op_of_descriptors_alone_is_refused(tmp_path, monkeypatch):
     """With the reason."""
-    monkeypatch.setitem(SPECS, "copy", launched_with(descriptors=True))
+    monkeypatch.setitem(SPECS, "copy", launched_with(lambda x: True))
     with pytest.raises(InputError, match="is a TMA descriptor made by the host"):
         rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")

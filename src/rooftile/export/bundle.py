@@ -18,7 +18,7 @@ from rooftile.export.derive import Derived, derive
 from rooftile.export.driver import check_ptx_version
 from rooftile.export.golden import golden_of
 from rooftile.export.header import HEADER, header
-from rooftile.export.ops import DTYPES, op_spec
+from rooftile.export.ops import DTYPES, OpSpec, op_spec
 from rooftile.export.own import derive_own
 from rooftile.export.trace import DescriptorError
 from rooftile.export.write import MANIFEST
@@ -164,17 +164,39 @@ def _of_op(
     name: str, request: Request, target: Target, options: dict[str, Constant]
 ) -> tuple[list[Derived], list[str]]:
     """An op's kernels for a target, and which of them are left out."""
-    spec, found, notes = op_spec(name), [], []
+    spec = op_spec(name)
+    found: list[Derived] = []
+    notes: list[str] = []
     for dtype in request.dtypes:
         for tuned in request.sizes.get(spec.tuned.size, (spec.tuned.default,)):
             for form in _FORMS:
                 try:
                     found.append(derive(name, spec, dtype, tuned, target, form, options))
                 except DescriptorError as error:
-                    if form == _FORMS[-1]:
-                        raise
-                    notes.append(f"{name} for {target.name} in the form {form!r}: {error}")
-    return found, notes
+                    plain = _without_descriptors(
+                        name, spec, dtype, tuned, target, form, options, error
+                    )
+                    found += plain
+                    what = f"that of {PORTABLE} stands in" if plain else "it is left out"
+                    notes.append(f"{name} for {target.name}, form {form}: {what}, as {error}")
+    return found, list(dict.fromkeys(notes))
+
+
+def _without_descriptors(
+    name: str, spec: OpSpec, dtype: str, tuned: int, target: Target, form: Form,
+    options: dict[str, Constant], error: DescriptorError,
+) -> list[Derived]:  # fmt: skip
+    """The kernel that the op takes on the portable target, compiled for this one.
+
+    None where that one passes descriptors too, unless nothing would be left: then it is raised.
+    """
+    try:
+        portable = target_of(PORTABLE)
+        return [derive(name, spec, dtype, tuned, target, form, options, portable)]
+    except DescriptorError:
+        if form == _FORMS[-1]:
+            raise error from None
+        return []
 
 
 def _golden(request: Request) -> tuple[list[Golden], dict[str, bytes]]:

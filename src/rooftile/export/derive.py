@@ -69,7 +69,7 @@ class Derived:
 
 def derive(
     name: str, spec: OpSpec, dtype: str, tuned: int, target: Target, form: Form,
-    options: dict[str, Constant],
+    options: dict[str, Constant], planned: Target | None = None,
 ) -> Derived:  # fmt: skip
     """The kernel that an op launches for one value of its tuned size.
 
@@ -81,11 +81,12 @@ def derive(
         target: What is compiled for.
         form: What the kernel may take for granted.
         options: Compiler options besides the op's own.
+        planned: Whose kernel the op chooses; None: that of ``target``.
 
     Raises:
         InputError: The launch follows its sizes by no formula.
     """
-    prober = Prober(name, spec, dtype, target, form)
+    prober = Prober(name, spec, dtype, planned or target, form)
     step = _step(tuned, form)
     probes = prober.around(tuned, step)
     launch = probes[0].launch
