@@ -84,6 +84,29 @@ def test_scale_is_that_of_the_true_head_dim(device):
     assert lse.item() == pytest.approx(math.log(1 + math.exp(0.111803)), abs=1e-6)
 
 
+# as a fast kernel takes them: 16 bits, rows of 16 bytes; more queries than keys, tails, windows
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize(
+    ("q_len", "k_len", "options"),
+    [(33, 50, {}), (50, 33, {"is_causal": True}), (40, 40, {"window_size": (20, 4)}),
+     (33, 50, {"is_causal": True, "alignment": "top_left"})],
+)  # fmt: skip
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_what_fast_kernels_take(dim, q_len, k_len, options, layout, device):
+    """Whichever kernel runs it, forward and backward, with and without a gradient of the lse."""
+    q, k, v = draw(device, torch.bfloat16, 1, 4, 2, q_len, k_len, dim)
+    if layout == "bshd":
+        q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+    compare(q, k, v, layout=layout, **options)
+    leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+    o, lse = attention(*leaves, layout=layout, return_lse=True, **options)
+    do = torch.randn_like(o)
+    alone = torch.autograd.grad(o, leaves, do, retain_graph=True)
+    both = torch.autograd.grad([o, lse], leaves, [do, torch.zeros_like(lse)])
+    for a, b in zip(alone, both, strict=True):
+        torch.testing.assert_close(a.float(), b.float(), rtol=3e-2, atol=3e-2)
+
+
 @pytest.mark.parametrize("group", [1, 3])
 def test_grouped_heads(group, device):
     """Several heads of queries share one of keys; its gradient is their sum."""

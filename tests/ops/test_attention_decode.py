@@ -186,7 +186,34 @@ def test_plan_of_a_decode():
     """One query of 32 heads over 8: 16 parts, 128 programs of 132 multiprocessors."""
     found = plan(1, 16_384)
     assert (found.forward, found.num_splits, found.tile.block_m) == ("decode", 16, 16)
-    assert found.backward == "portable"
+    assert found.backward == "hopper"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"softcap": 1.0}, "no softcap"),
+        ({"scale": -1.0}, "scale -1.0 is not above 0"),
+        ({"window_size": (3, 0), "alignment": "bottom_right"}, "the window ends before"),
+    ],
+)
+def test_plan_says_why_not_the_hopper_kernels(options, reason):
+    """What they lack goes to the portable kernel by a rule with a name."""
+    found = plan(100, 200, **options)
+    assert found.forward == found.backward == "portable"
+    assert found.reasons["hopper"].startswith(reason)
+
+
+def test_plan_on_hopper_and_elsewhere():
+    """Plain and causal calls run there, deterministic gradients and other GPUs do not."""
+    for options in ({}, {"is_causal": True}, {"window_size": (300, 5)}):
+        found = plan(100, 200, **options)
+        assert (found.forward, found.backward, found.tile) == ("hopper", "hopper", None)
+    ordered = plan(100, 200, deterministic=True)
+    assert (ordered.forward, ordered.backward) == ("hopper", "portable")
+    q = torch.empty(1, 2, 100, 64, dtype=torch.bfloat16, device="meta")
+    elsewhere = attention_plan(q, q, q, arch="gfx942", multiprocessors=304)
+    assert elsewhere.reasons["hopper"] == "gfx942 is not sm_90"
 
 
 def test_plan_says_why_keys_are_not_split():

@@ -9,9 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "attention.md"
 
 
 def failures(text: str) -> int:
-    """How many of the page's eight examples print something else."""
+    """How many of the page's nine examples print something else."""
     found = doctest.DocTestParser().get_doctest(text, {}, "attention", str(PAGE), 0)
-    assert len(found.examples) == 8
+    assert len(found.examples) == 9
     return doctest.DocTestRunner(verbose=False).run(found, out=lambda _: None).failed
 
 

@@ -249,4 +249,4 @@ def attention_plan(
     call = Call(*args[:N_ARGUMENTS])
     problem = call.problem() if arch is None else replace(call.problem(), arch=arch)
     units = sm_count(call.device) if multiprocessors is None else multiprocessors
-    return plan_of(problem, args[N_ARGUMENTS], units)
+    return plan_of(call, problem, args[N_ARGUMENTS], units)

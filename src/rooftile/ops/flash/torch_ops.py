@@ -16,7 +16,7 @@ from rooftile.ops.flash.bwd import (
     sink_gradient,
 )
 from rooftile.ops.flash.call import Call
-from rooftile.ops.flash.choose import run_forward
+from rooftile.ops.flash.choose import run_forward, run_hopper_backward, runs_hopper_backward
 
 # Of a call, in the order of the fields of ``Call``.
 _ARGUMENTS = (
@@ -45,6 +45,9 @@ def _attention_bwd(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv, dmask, dsinks = _gradients(
         call.q, call.k, call.v, call.mask, call.sinks, heads_inside, wanted
     )
+    if runs_hopper_backward(call, dlse):
+        run_hopper_backward(call, do, o, lse, (dq, dk, dv))
+        return dq, dk, dv, dmask, dsinks
     delta = delta_of(do, dlse, o)
     if wanted[0]:
         launch_dq(call, do, lse, delta, dq)
