@@ -124,7 +124,7 @@ def _two_inputs(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     block = power_of_two(n_cols)
     size = block * itemsize
     if size > _TILE_BYTES // 2 and clusters:  # 32 elements of each tensor a thread
-        cluster = min(8 if size <= 262144 else 16, clusters)
+        cluster = min(8 if size <= 131072 else 16, clusters)
         part = block // cluster
         return RowLaunch(
             "cluster", 1, part, min(16, max(4, part // 1024)), cluster=cluster, packed=itemsize == 2
