@@ -40,6 +40,10 @@ from rooftile.records.measurement import Direction, Environment, Measurement
 
 IMPORTANCE = (
     ("softmax", "forward"),
+    ("attention", "forward"),
+    ("attention", "backward"),
+    ("attention[causal]", "forward"),
+    ("attention[causal]", "backward"),
     ("rms_norm", "forward"),
     ("layer_norm", "forward"),
     ("add_rms_norm", "forward"),

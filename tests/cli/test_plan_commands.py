@@ -199,7 +199,7 @@ def test_a_claim_by_flags(cli):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--op", "attention", "--gpu", "h100-sxm", "--time", "1 ms"], "shape must be given"),
+        (["--op", "attention", "--gpu", "h100-sxm", "--time", "1 ms"], "got no shape"),
         ([], "op must be given"),
         (["x.csv"], "cannot read x.csv"),
         (["x.csv", "--op", "copy"], "not both"),

@@ -13,7 +13,11 @@ import rooftile
 from rooftile.export.crate import crate_files
 
 CARGO = shutil.which("cargo") or shutil.which("cargo", path=os.path.expanduser("~/.cargo/bin"))
-needs_cargo = pytest.mark.skipif(CARGO is None, reason="cargo is not installed")
+# rustup's cargo without a chosen toolchain is none
+_WORKS = (
+    CARGO is not None and not subprocess.run([CARGO, "--version"], capture_output=True).returncode
+)
+needs_cargo = pytest.mark.skipif(not _WORKS, reason="no cargo that runs is installed")
 
 
 @pytest.fixture(scope="module")
