@@ -40,13 +40,13 @@ from rooftile.records.measurement import Direction, Environment, Measurement
 
 IMPORTANCE = (
     ("softmax", "forward"),
+    ("rms_norm", "forward"),
+    ("layer_norm", "forward"),
+    ("add_rms_norm", "forward"),
     ("attention", "forward"),
     ("attention", "backward"),
     ("attention[causal]", "forward"),
     ("attention[causal]", "backward"),
-    ("rms_norm", "forward"),
-    ("layer_norm", "forward"),
-    ("add_rms_norm", "forward"),
     ("softmax", "backward"),
     ("rms_norm", "backward"),
     ("layer_norm", "backward"),
