@@ -13,6 +13,7 @@ from export.conftest import KERNELS
 
 import rooftile
 from rooftile.compile.targets import target_of
+from rooftile.export.bundle import Request, plans_of
 from rooftile.export.derive import derive
 from rooftile.export.formula import evaluate
 from rooftile.export.ops import REFUSED, SPECS
@@ -33,7 +34,8 @@ def test_every_op_is_exported_or_refused():
 @pytest.mark.parametrize("form", ["aligned", "any"])
 def test_the_kernel_and_grid_are_those_of_the_op(op, form):
     """At sizes that were not looked at, the formulas give what the op launches."""
-    spec, target = SPECS[op], target_of("sm_90")
+    spec = SPECS[op]
+    target = target_of("sm_80" if op.startswith("attention") else "sm_90")
     derived = derive(op, spec, "bfloat16", spec.tuned.default, target, form, {})
     sizes = {name: 2 + i for i, name in enumerate(spec.sizes())}
     sizes |= {name: 1024 for name in ("rows", "queries", "keys") if name in sizes}
@@ -47,6 +49,20 @@ def test_the_kernel_and_grid_are_those_of_the_op(op, form):
         if parameter.formula:
             assert evaluate(parameter.formula, sizes) == launch.values[parameter.name]
     assert launch.call.options == derived.build.options
+
+
+@pytest.mark.parametrize("op", ["attention", "attention_causal"])
+def test_attention_on_hopper_is_the_portable_kernel(op):
+    """The op's own takes descriptors of the host there; a note says what stands in."""
+    from rooftile.ops.flash.fwd_kernel import attention_fwd_kernel
+
+    plans, notes = plans_of(Request([op], ["sm_90"]))
+    assert {derived.build.kernel for derived, _ in plans} == {attention_fwd_kernel}
+    assert [(d.form, d.build.target.name) for d, keep in plans if keep] == [
+        ("aligned", "sm_90"), ("any", "sm_90"),
+    ]  # fmt: skip
+    assert len(notes) == 1
+    assert notes[0].startswith(f"{op} for sm_90, form aligned: that of sm_80 stands in")
 
 
 def test_a_tuned_size_is_limited_to_where_the_op_launches_that_kernel():

@@ -81,7 +81,7 @@ def make_bundle(
     _check(request)
     if progress:
         progress("planning")
-    plans, notes = _plans(request)
+    plans, notes = plans_of(request)
     builds = [(derived.build, derived.symbol) for derived, _ in plans]
     binaries = compile_binaries(
         builds,
@@ -134,7 +134,7 @@ def _check(request: Request) -> None:
     check_ptx_version(request.ptx_version)
 
 
-def _plans(request: Request) -> tuple[list[tuple[Derived, bool]], list[str]]:
+def plans_of(request: Request) -> tuple[list[tuple[Derived, bool]], list[str]]:
     """Every kernel to compile and whether its binary is kept; what is left out and why."""
     targets = [(target_of(name), True) for name in request.targets]
     nvidia = any(target.backend == "cuda" for target, _ in targets)

@@ -15,6 +15,7 @@ pub struct Call<'k> {
     tensors: Vec<Option<(Address, u64)>>,
     given: Vec<Option<f64>>,
     strides: Vec<Option<i64>>,
+    contiguous: bool,
     grid: Option<[u32; 3]>,
 }
 
@@ -26,6 +27,7 @@ impl<'k> Call<'k> {
             tensors: vec![None; spec.tensors.len()],
             given: vec![None; spec.parameters.len()],
             strides: vec![None; spec.parameters.len()],
+            contiguous: true,
             grid: None,
         }
     }
@@ -84,6 +86,7 @@ impl<'k> Call<'k> {
                 )
             })?;
         self.strides[at] = Some(value);
+        self.contiguous = false;
         Ok(self)
     }
 
@@ -171,19 +174,8 @@ impl<'k> Call<'k> {
     }
 
     fn whole(&self, parameter: &Parameter, value: i64) -> Result<u64> {
-        let fits = match parameter.kind.as_str() {
-            "i1" | "u1" => (0..=1).contains(&value),
-            "i8" => i8::try_from(value).is_ok(),
-            "i16" => i16::try_from(value).is_ok(),
-            "i32" => i32::try_from(value).is_ok(),
-            "i64" => true,
-            "u8" => u8::try_from(value).is_ok(),
-            "u16" => u16::try_from(value).is_ok(),
-            "u32" => u32::try_from(value).is_ok(),
-            "u64" => value >= 0,
-            _ => false,
-        };
-        if !fits {
+        let (least, most) = parameter.range;
+        if value < least || value > most {
             return Err(self.wrong(format!(
                 "{} is an {}, {value} does not fit",
                 parameter.name, parameter.kind
@@ -210,8 +202,7 @@ impl<'k> Call<'k> {
         let tensor = &self.spec.tensors[at];
         let (address, bytes) = self.tensors[at]
             .ok_or_else(|| self.wrong(format!("tensor {} is not given", tensor.name)))?;
-        let contiguous = self.strides.iter().all(Option::is_none);
-        if contiguous && !tensor.dtype.is_empty() {
+        if self.contiguous && !tensor.dtype.is_empty() {
             let width = if tensor.dtype == "float32" { 4 } else { 2 };
             let elements = tensor.shape.iter().try_fold(1i64, |product, extent| {
                 extent.value(sizes).and_then(|extent| product.checked_mul(extent))

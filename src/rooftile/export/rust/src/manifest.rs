@@ -41,6 +41,8 @@ pub struct Parameter {
     pub offset: usize,
     pub divisible_by: u64,
     pub role: Role,
+    /// The smallest and largest whole number of the type.
+    pub range: (i64, i64),
 }
 
 /// A size and the range in which the kernel holds.

@@ -130,6 +130,7 @@ fn parameter(json: &Json, names: &[String], tensors: &mut Vec<Tensor>) -> Result
     Ok(Parameter {
         divisible_by: u64::from(small(json, "divisible_by")?.max(1)),
         offset: small(json, "offset")? as usize,
+        range: range(&kind),
         name,
         kind,
         bytes,
@@ -155,6 +156,19 @@ pub fn type_bytes(kind: &str) -> Result<usize> {
         "i32" | "u32" | "fp32" => Ok(4),
         "i64" | "u64" | "fp64" => Ok(8),
         _ => Err(Error::bundle(format!("no parameter can be of type {kind:?}"))),
+    }
+}
+
+/// The whole numbers of a type, as far as 64 signed bits reach; none of a type that has none.
+fn range(kind: &str) -> (i64, i64) {
+    let Ok(bits) = kind[1.min(kind.len())..].parse::<u32>() else { return (0, -1) };
+    match (kind.as_bytes()[0], bits) {
+        (_, 1) => (0, 1),
+        (b'i', 64) => (i64::MIN, i64::MAX),
+        (b'u', 64) => (0, i64::MAX),
+        (b'i', bits) => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        (b'u', bits) => (0, (1 << bits) - 1),
+        _ => (0, -1),
     }
 }
 

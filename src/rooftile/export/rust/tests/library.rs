@@ -65,6 +65,12 @@ fn wrong_arguments_never_reach_the_driver() {
         },
         "stride_xo must be a multiple of 16, got 4100",
     );
+    refused(
+        &|c| {
+            c.stride("stride_xo", 1 << 31).unwrap();
+        },
+        "stride_xo is an i32, 2147483648 does not fit",
+    );
     assert!(good.clone().size("heads", 1).err().unwrap().message.contains("it has rows, cols"));
     assert!(good.clone().tensor("w", 0, 0).err().unwrap().message.contains("it has x, y"));
     assert!(kernel
