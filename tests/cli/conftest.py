@@ -7,36 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import estimates
 import pytest
+from commands import Result, cli
 
-from rooftile.cli import run
-
+__all__ = ["cli"]  # a fixture
 SRC = Path(__file__).parents[2] / "src"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(capsys) -> Callable[..., Result]:
-    """Run a command within this process."""
-
-    def call(*args: object) -> Result:
-        code = run([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
 
 
 @pytest.fixture

@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import cli
 
-from rooftile.cli import run
 from rooftile.records.io import from_json
 from rooftile.records.manifest import ExportedKernel, Manifest
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+__all__ = ["cli"]  # a fixture
 KERNELS = str(Path(__file__).parent / "kernels.py")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
 def _no_interpreter(monkeypatch):
     """Whatever other tests set, kernels are compiled here."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-
-
-@pytest.fixture
-def cli(capsys) -> Callable[..., Result]:
-    """Run a command within this process."""
-
-    def call(*args: object) -> Result:
-        code = run([str(arg) for arg in args])
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-hopper_fwd = pytest.importorskip("rooftile.ops.flash.hopper_fwd")
-hopper_bwd = pytest.importorskip("rooftile.ops.flash.hopper_bwd")
+from rooftile.ops.flash import hopper_bwd, hopper_fwd
 
 on_hopper = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.utils._python_dispatch import _disable_current_modes
 
-from rooftile.capture.define import OPS, autograd, batched, define
+from rooftile.capture.define import OPS, autograd, define
 from rooftile.capture.notes import note
 
 
@@ -82,8 +82,6 @@ define(
     _attention_backward_fake,
 )
 autograd("attention", _attention_backward, _attention_setup)
-batched("attention", tensors=4)
-batched("attention_backward", tensors=7)
 
 
 def _fused_attention_allowed() -> bool:

@@ -18,23 +18,6 @@ def define(schema: str, fake: Callable[..., Any]) -> None:
     torch.library.register_fake(f"rooftile_capture::{name}", fake, lib=_LIBRARY)
 
 
-def batched(name: str, tensors: int) -> None:
-    """Give an op that takes any leading dimensions its form under ``torch.vmap``: one call.
-
-    Its first arguments, so many, are tensors or None; the batch becomes their first dimension.
-    """
-
-    def call(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        front = [
-            t if t is None else t.unsqueeze(0) if dim is None else t.movedim(dim, 0)
-            for t, dim in zip(args[:tensors], in_dims, strict=False)
-        ]
-        result = getattr(OPS, name)(*front, *args[tensors:])
-        return result, tuple(0 if t.numel() else None for t in result)
-
-    torch.library.register_vmap(f"rooftile_capture::{name}", call, lib=_LIBRARY)
-
-
 def autograd(name: str, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
     """Give an op its backward, another op of ours."""
     torch.library.register_autograd(

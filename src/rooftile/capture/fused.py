@@ -53,13 +53,6 @@ def fused_ops() -> Iterator[None]:
         for name, stand_in in REPLACED.items():
             for key in ("CPU", "AutogradCPU"):
                 library.impl(name, stand_in, key)
-        # ours has a batch dimension of its own for torch.vmap, where torch would call once a sample
-        library.impl(
-            "scaled_dot_product_attention",
-            scaled_dot_product_attention,
-            "FuncTorchBatched",
-            allow_override=True,
-        )
         yield
     finally:
         library._destroy()

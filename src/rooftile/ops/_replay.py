@@ -188,9 +188,13 @@ def replay_of(
 
 
 def _unobserved() -> bool:
-    """Whether nobody but the GPU has to see an op: no mode, transform, tangent or profiler."""
+    """Whether nobody but the GPU has to see an op: no mode, transform, tangent or profiler.
+
+    Nor an op around it, which records what is launched: made again, this one would launch unseen.
+    """
     return (
-        torch._C._len_torch_dispatch_stack() == 0
+        recorder.launches is None
+        and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from rooftile.errors import InputError
@@ -25,9 +23,12 @@ from rooftile.ops._check import (
 )
 from rooftile.ops._launch import compiler_options, launch, register, sm_count
 from rooftile.ops._replay import empty
-from rooftile.ops.flat.dropout import kept, threshold
-from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
-from rooftile.ops.rows.address import Rows, row_offset, rows_of, vectors
+from rooftile.ops.flat.bias_gelu_kernels import (
+    bias_gelu_dropout_residual_bwd_kernel,
+    bias_gelu_dropout_residual_fwd_kernel,
+)
+from rooftile.ops.flat.dropout import threshold
+from rooftile.ops.rows.address import Rows, rows_of, vectors
 from rooftile.ops.rows.norm_bwd_kernels import column_sum_kernel
 from rooftile.plan.launch import row_launch
 
@@ -49,128 +50,7 @@ def bias_gelu_dropout_residual_ref(
     return (y if residual is None else y + residual.to(acc)).to(x.dtype)
 
 
-# ---- 2. kernels --------------------------------------------------------------------
-
-
-@triton.jit
-def _aligned(ptrs, VEC: tl.constexpr):
-    """Pointers along rows of whole vectors, known to be aligned to them."""
-    if VEC > 1:
-        itemsize: tl.constexpr = ptrs.dtype.element_ty.primitive_bitwidth // 8
-        ptrs = tl.multiple_of(ptrs, (itemsize, VEC * itemsize))
-    return ptrs
-
-
-@triton.jit
-def bias_gelu_dropout_residual_fwd_kernel(
-    x_ptr,  # [n_rows, n_cols]
-    bias_ptr,  # [n_cols] or None
-    r_ptr,  # [n_rows, n_cols] or None
-    seed_ptr,  # [1] int64 or None
-    y_ptr,  # [n_rows, n_cols], contiguous
-    n_rows,
-    n_cols,
-    n_blocks,  # of columns
-    x_inner,
-    stride_xo,
-    stride_xi,
-    stride_xn,
-    r_inner,
-    stride_ro,
-    stride_ri,
-    stride_rn,
-    dropped,
-    scale,
-    ACTIVATION: tl.constexpr,
-    FAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-):
-    pid = tl.program_id(0)
-    row = (pid // n_blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    in_row = col // VEC < n_cols // VEC
-    mask = (row < n_rows) & in_row
-    x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
-    y = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
-    if bias_ptr is not None:
-        y += tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
-    if ACTIVATION != "none":
-        y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST)
-    if seed_ptr is not None:
-        first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
-        group = row * ((n_cols + 7) // 8) + first
-        stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
-        y = tl.where(stays, y * scale, 0.0)
-    if r_ptr is not None:
-        r_ptrs = r_ptr + row_offset(row, r_inner, stride_ro, stride_ri) + col * stride_rn
-        y += tl.load(_aligned(r_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
-    y_ptrs = _aligned(y_ptr + row * n_cols + col, VEC)
-    tl.store(y_ptrs, y.to(y_ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def bias_gelu_dropout_residual_bwd_kernel(
-    dy_ptr,  # [n_rows, n_cols]
-    x_ptr,  # [n_rows, n_cols]
-    bias_ptr,  # [n_cols] or None
-    seed_ptr,  # [1] int64 or None
-    dx_ptr,  # [n_rows, n_cols], contiguous
-    db_ptr,  # [n_splits, n_cols] float32 or None
-    n_rows,
-    n_cols,
-    n_blocks,  # of columns
-    n_splits,  # of rows
-    dy_inner,
-    stride_dyo,
-    stride_dyi,
-    stride_dyn,
-    x_inner,
-    stride_xo,
-    stride_xi,
-    stride_xn,
-    dropped,
-    scale,
-    ACTIVATION: tl.constexpr,
-    FAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-):
-    """A block of columns and every n_splits-th tile of rows; the bias' gradient in registers."""
-    pid = tl.program_id(0)
-    split = (pid // n_blocks).to(tl.int64)
-    col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    in_row = col // VEC < n_cols // VEC
-    first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
-    bias = tl.zeros((1, BLOCK_N), tl.float32)
-    if bias_ptr is not None:
-        bias = tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
-    db = tl.zeros((ROWS, BLOCK_N), tl.float32)
-    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_splits), num_stages=1):
-        row = (tile * n_splits + split) * ROWS + tl.arange(0, ROWS)[:, None]
-        mask = (row < n_rows) & in_row
-        dy_ptrs = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi) + col * stride_dyn
-        dx = tl.load(_aligned(dy_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
-        if seed_ptr is not None:
-            group = row * ((n_cols + 7) // 8) + first
-            stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
-            dx = tl.where(stays, dx * scale, 0.0)
-        if ACTIVATION != "none":
-            x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
-            x = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32) + bias
-            _, derivative = gelu_and_derivative(x, ACTIVATION == "gelu_tanh", FAST)
-            dx *= derivative
-        dx_ptrs = _aligned(dx_ptr + row * n_cols + col, VEC)
-        tl.store(dx_ptrs, dx.to(dx_ptr.dtype.element_ty), mask=mask)
-        db += dx
-    if db_ptr is not None:
-        at = db_ptr + split * n_cols + col
-        tl.store(at, tl.sum(db, axis=0)[None, :], mask=in_row)
-
-
-# ---- 3. launchers ------------------------------------------------------------------
+# ---- 2. launchers ------------------------------------------------------------------
 
 
 def _fwd(
@@ -242,7 +122,7 @@ def _bwd(
     return dx, dbias
 
 
-# ---- 4. registration ---------------------------------------------------------------
+# ---- 3. registration ---------------------------------------------------------------
 
 fwd_op = register(
     "bias_gelu_dropout_residual_fwd",
@@ -273,7 +153,7 @@ def _(
     return x.new_empty(x.shape), dbias
 
 
-# ---- 5. autograd -------------------------------------------------------------------
+# ---- 4. autograd -------------------------------------------------------------------
 
 
 class _BiasGeluDropoutResidual(torch.autograd.Function):
@@ -298,7 +178,7 @@ class _BiasGeluDropoutResidual(torch.autograd.Function):
         return dx if want_x else None, dbias if want_bias else None, dresidual, None, None, None
 
 
-# ---- 6. public op ------------------------------------------------------------------
+# ---- 5. public op ------------------------------------------------------------------
 
 
 def bias_gelu_dropout_residual(

@@ -69,8 +69,7 @@ _TILES: dict[str, dict[str, tuple[AttentionLaunch, ...]]] = {
             AttentionLaunch(128, 64, 8, 3),
             AttentionLaunch(128, 32, 8, 2),
         ),
-        "attention_decode": (AttentionLaunch(16, 64, 4, 3),) * 3
-        + (AttentionLaunch(16, 64, 4, 2),),
+        "attention_decode": (AttentionLaunch(16, 64, 4, 3),) * 3 + (AttentionLaunch(16, 64, 4, 2),),
     },
     "large": {
         "attention_fwd": (

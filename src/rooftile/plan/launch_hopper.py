@@ -219,6 +219,30 @@ def flash_backward(head_dim: int) -> FlashBackward:
     return _BACKWARD[width]
 
 
+@dataclass(frozen=True, slots=True)
+class FlashBackwardWide:
+    """How the two backward kernels above 128 columns are launched.
+
+    Attributes:
+        width: Columns of a tile.
+        block: Query rows and keys of one warpgroup and of one step.
+        stages: Buffers of Q and of dO, for dK and dV.
+        slots: Buffers of keys and values, for dQ.
+        main_registers: Registers of a thread that computes.
+        producer_registers: Registers of a producer thread.
+    """
+
+    width: int
+    block: int
+    stages: int
+    slots: int
+    main_registers: int
+    producer_registers: int
+
+
+BACKWARD_WIDE = FlashBackwardWide(256, 64, 2, 3, 240, 24)
+
+
 @lru_cache(maxsize=128)
 def backward_schedule(
     plan: FlashBackward,

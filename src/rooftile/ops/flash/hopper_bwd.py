@@ -16,9 +16,15 @@ from rooftile.ops.flash.hopper_bwd_wide_kernels import (
     attention_bwd_kv_kernel,
     attention_bwd_q_kernel,
 )
-from rooftile.ops.flash.hopper_fwd import supports, tile_table
+from rooftile.ops.flash.hopper_fwd import tile_table
 from rooftile.ops.flash.hopper_tma import flat_tiles, head_tiles, why_not
-from rooftile.plan.launch_hopper import Band, FlashBackward, backward_schedule, flash_backward
+from rooftile.plan.launch_hopper import (
+    BACKWARD_WIDE,
+    Band,
+    FlashBackward,
+    backward_schedule,
+    flash_backward,
+)
 
 _LOG2E = math.log2(math.e)
 _ROWS = 64
@@ -184,22 +190,25 @@ def launch_bwd_wide(
     """The launches above 128 columns: dK and dV, then dQ; the same bits each time."""
     batch, heads, n_queries, _ = q.shape
     kv_heads, n_keys = k.shape[1], k.shape[2]
-    nlse, ndelta = _row_vectors(o, lse, do, scale, 256, None, None)
+    plan = BACKWARD_WIDE
+    nlse, ndelta = _row_vectors(o, lse, do, scale, plan.width, None, None)
     mask = {"RIGHT": band.right is not None, "LEFT": band.left is not None}
-    registers = {"MAIN_REGS": 240, "PRODUCER_REGS": 24, "num_warps": 4}
+    registers = {
+        "MAIN_REGS": plan.main_registers, "PRODUCER_REGS": plan.producer_registers, "num_warps": 4,
+    }  # fmt: skip
     bounds = (band.left or 0, band.right or 0, scale * _LOG2E, scale)
     launch(
-        attention_bwd_kv_kernel, (-(-n_keys // _ROWS), batch * kv_heads), q.device,
-        *(head_tiles(t, _ROWS, 256) for t in (q, do, k, v, dk, dv)),
+        attention_bwd_kv_kernel, (-(-n_keys // plan.block), batch * kv_heads), q.device,
+        *(head_tiles(t, plan.block, plan.width) for t in (q, do, k, v, dk, dv)),
         flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
         kv_heads, heads // kv_heads, n_queries, n_keys, *bounds,
-        BLOCK=_ROWS, D=256, NB=2, **mask, **registers,
+        BLOCK=plan.block, D=plan.width, NB=plan.stages, **mask, **registers,
     )  # fmt: skip
     launch(
-        attention_bwd_q_kernel, (-(-n_queries // (2 * _ROWS)), batch * heads), q.device,
-        *(head_tiles(t, _ROWS, 256) for t in (q, do, dq, k, v)), nlse, ndelta,
+        attention_bwd_q_kernel, (-(-n_queries // (2 * plan.block)), batch * heads), q.device,
+        *(head_tiles(t, plan.block, plan.width) for t in (q, do, dq, k, v)), nlse, ndelta,
         heads, heads // kv_heads, n_queries, n_keys, *bounds,
-        BLOCK_M=_ROWS, BLOCK_N=_ROWS, D=256, SLOTS=3, **mask, **registers,
+        BLOCK_M=plan.block, BLOCK_N=plan.block, D=plan.width, SLOTS=plan.slots, **mask, **registers,
     )  # fmt: skip
 
 
@@ -233,6 +242,3 @@ def _schedule(
     """The backward's table of tiles on a device."""
     lists = backward_schedule(plan, heads, n_queries, n_keys, band, sm_count(device))
     return tile_table(lists, device)
-
-
-__all__ = ["attention_bwd", "launch_bwd", "launch_bwd_wide", "supports"]

@@ -34,6 +34,18 @@ def sequence(cu_ptr, lens_ptr, batch, longest):
 
 
 @triton.jit
+def tile_ptrs(ptr, rows, cols, start, stride_s, stride_d, WIDE: tl.constexpr):
+    """Pointers to rows of a matrix, counted from start, and to its columns."""
+    offs = rows.to(tl.int64) if WIDE else rows
+    return (
+        ptr
+        + tl.cast(start, tl.int64) * stride_s
+        + offs[:, None] * stride_s
+        + cols[None, :] * stride_d
+    )
+
+
+@triton.jit
 def load_tile(
     ptr, start, end, stride_s, stride_d,
     ROWS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -45,13 +57,7 @@ def load_tile(
     """
     rows = tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK_D)
-    offs = rows.to(tl.int64) if WIDE else rows
-    ptrs = (
-        ptr
-        + tl.cast(start, tl.int64) * stride_s
-        + offs[:, None] * stride_s
-        + cols[None, :] * stride_d
-    )
+    ptrs = tile_ptrs(ptr, rows, cols, start, stride_s, stride_d, WIDE)
     if MASKED:
         inside = (start + rows < end)[:, None]
         if DIM < BLOCK_D:
@@ -72,13 +78,7 @@ def store_tile(
     """Write the rows of a tile that lie before end, in the pointer's dtype."""
     rows = tl.arange(0, ROWS)
     cols = tl.arange(0, BLOCK_D)
-    offs = rows.to(tl.int64) if WIDE else rows
-    ptrs = (
-        ptr
-        + tl.cast(start, tl.int64) * stride_s
-        + offs[:, None] * stride_s
-        + cols[None, :] * stride_d
-    )
+    ptrs = tile_ptrs(ptr, rows, cols, start, stride_s, stride_d, WIDE)
     inside = (start + rows < end)[:, None]
     if DIM < BLOCK_D:
         inside = inside & (cols < DIM)[None, :]
