@@ -26,6 +26,7 @@ test-all: $(READY) ## Test everything, the slow tests too
 	$(BIN)/python -m pytest -n $(JOBS) tests/ops
 
 rust: $(READY) ## Build and test the Rust host on a bundle exported here (needs cargo)
+	mkdir -p $(RUST)/target
 	$(BIN)/rooftile export softmax rms_norm --arch sm_80,sm_90 --out $(RUST)/target/bundle --force
 	cd $(RUST) && cargo build --offline --workspace
 	cd $(RUST) && ROOFTILE_TEST_BUNDLE=target/bundle cargo test --offline

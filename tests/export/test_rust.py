@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_the_host_builds_and_passes_its_tests(crate, bundle):
     tested = cargo(crate, bundle, "test", "--lib", "--bins", "--tests")
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert tested.stdout.count("test result: ok") == 4
+
+
+@needs_cargo
+def test_a_reader_that_stops_early_ends_it_quietly(crate, bundle):
+    """``rooftile-host inspect bundle | head`` is no panic."""
+    assert cargo(crate, bundle, "build").returncode == 0
+    host = str(crate / "target" / "debug" / "rooftile-host")
+    closed, pipe = os.pipe()
+    os.close(closed)
+    run = subprocess.run([host, "inspect", str(bundle)], stdout=pipe, stderr=subprocess.PIPE)
+    os.close(pipe)
+    assert (run.returncode, run.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_the_crate_needs_the_standard_library_alone(crate):

@@ -16,7 +16,21 @@ BUNDLE is ./bundle where it is not given. KERNEL is an op or a symbol of the bun
 exit codes: 0; 2 usage; 3 no driver; 4 no GPU; 5 wrong architecture; 6 driver too old;
 7 bad bundle; 8 bad argument; 9 wrong result; 10 the driver refused a call";
 
+/// Lets a reader that stops early (`| head`) end the program quietly, as other commands do.
+#[cfg(unix)]
+fn end_with_the_reader() {
+    extern "C" {
+        fn signal(number: i32, handler: usize) -> usize;
+    }
+    const SIGPIPE: i32 = 13;
+    const DEFAULT: usize = 0;
+    // SAFETY: nothing else runs yet, and the default action needs no handler.
+    unsafe { signal(SIGPIPE, DEFAULT) };
+}
+
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    end_with_the_reader();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match command(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
