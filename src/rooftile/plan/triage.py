@@ -162,8 +162,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "memory, nothing to save",
         "LEAVE IT",
-        "It is bound by bytes, each of them moves once, and nothing beside it may share its "
-        "kernel.",
+        "It is bound by bytes, each of them moves once, and no group that the plan forms would "
+        "spare any.",
         ("memory",),
     ),
     Rule(
