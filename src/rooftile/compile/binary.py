@@ -65,7 +65,8 @@ def compile_binaries(
     key = getattr(cache, "triton_key", None)
     outcomes: list[Binary | str] = ["no answer"] * len(builds)
     try:
-        prepare(build.target for build, _ in builds)
+        gluon = any(build.kernel.is_gluon() for build, _ in builds)
+        prepare((build.target for build, _ in builds), gluon=gluon)
         works = [partial(_work, build, symbol) for build, symbol in builds]
         for done, (index, outcome) in enumerate(run_forked(works, cores, timeout_s), start=1):
             outcomes[index] = outcome if isinstance(outcome, str) else pickle.loads(outcome)

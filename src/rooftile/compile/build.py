@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooftile.compile.amd import read_amd
+from rooftile.compile.cache import READER
 from rooftile.compile.kernel import DIVISIBLE, Argument, Call
 from rooftile.compile.nvidia import read_nvidia
 from rooftile.compile.targets import Target
@@ -21,8 +22,6 @@ from rooftile.records.resources import Constant, KernelResources
 
 # What ptxas found, without its files and the command to find it again
 _PTXAS_ERROR = re.compile(r"\berror\s+:\s*(.+)")
-
-READER = 2  # raised when the same binary reads differently: what is cached is then void
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,7 @@ class Build:
     def key(self) -> str:
         """A hash of the source with all it calls, the compiler and everything above."""
         import triton
+        from triton._C.libtriton import get_cache_invalidating_env_vars
 
         try:
             source = self.kernel.cache_key
@@ -48,8 +48,10 @@ class Build:
         )
         parts = (
             READER, source, globals_, triton.__version__, self.target,
+            sorted(get_cache_invalidating_env_vars().items()),
             {name: str(argument) for name, argument in self.arguments.items()},
-            sorted((name, repr(value)) for name, value in self.constants.items()),
+            # a function's repr is its name alone, its key is that of its source
+            sorted((n, getattr(v, "cache_key", repr(v))) for n, v in self.constants.items()),
             sorted((name, repr(value)) for name, value in self.options.items()),
         )  # fmt: skip
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -98,13 +100,21 @@ def plan_build(kernel: Any, target: Target, call: Call, config: Mapping[str, Con
     return Build(kernel, target, arguments, constants, options)
 
 
-def prepare(targets: Iterable[Target]) -> None:
-    """Do once what every forked compile would do again.
+def prepare(targets: Iterable[Target], *, gluon: bool = False) -> None:
+    """Do once what every forked compile would do again: imports, and a hash.
 
     Triton names the files of its own cache by a hash over all of its libraries, 1 s of work; here
     that cache is an empty folder, so the version will do.
+
+    Args:
+        targets: All that will be compiled for.
+        gluon: Gluon kernels are among them.
     """
     import triton
+    import triton.compiler.code_generator  # 0.1 s with Gluon's language
+
+    if gluon:
+        import triton.experimental.gluon._runtime
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
     from triton.runtime import cache
@@ -197,10 +207,11 @@ def compiled_kernel(build: Build) -> Any:
 
 def _source(build: Build) -> Any:
     """What Triton calls a source: the kernel with its types, constants and alignments."""
-    from triton.compiler import ASTSource
-    from triton.experimental.gluon._runtime import GluonASTSource
-
     kernel = build.kernel
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource as Source
+    else:
+        from triton.compiler import ASTSource as Source
     names = [param.name for param in kernel.params]
     signature = {
         name: build.arguments[name].type if name in build.arguments else "constexpr"
@@ -211,8 +222,7 @@ def _source(build: Build) -> Any:
         for position, name in enumerate(names)
         if name in build.arguments and build.arguments[name].divisible
     }
-    source = GluonASTSource if kernel.is_gluon() else ASTSource
-    return source(
+    return Source(
         fn=kernel,
         signature=signature,
         constexprs={(names.index(name),): value for name, value in build.constants.items()},

@@ -10,6 +10,8 @@ from rooftile.records.files import write_whole
 from rooftile.records.io import from_json, to_json
 from rooftile.records.resources import KernelResources
 
+READER = 3  # raised when the same binary reads differently: what is cached is then void
+
 
 def cache_folder() -> Path:
     """``rooftile/kernels`` under the user's cache folder: XDG_CACHE_HOME, else ``~/.cache``."""

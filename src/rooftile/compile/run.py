@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import rooftile.compile
 from rooftile.compile.cache import cache_folder
+from rooftile.compile.recall import question, recall
 from rooftile.errors import InputError, MissingDependencyError, RooftileError
 from rooftile.records.io import from_json
 from rooftile.records.resources import Constant, KernelResources
@@ -58,46 +60,56 @@ def compile_all(
             "TRITON_INTERPRET must not be set to compile: it turns every kernel into Python that"
             f" has no binary; it is {os.environ['TRITON_INTERPRET']!r}"
         )
-    request = {
+    asked = {
         "kernel": kernel,
-        "targets": list(targets),
-        "configs": [dict(config) for config in configs],
         "signature": signature,
         "call": call,
-        "cores": cores or len(os.sched_getaffinity(0)),
-        "cache": str(cache_folder()) if cache else None,
-        "timeout_s": timeout_s,
         "path": [str(Path.cwd()), *filter(None, sys.path)],
     }
-    outcomes: list[Outcome | None] = [None] * (len(targets) * len(configs))
-    for answer in _answers(request):
+    builds = [(target, dict(config)) for target in targets for config in configs]
+    folder = cache_folder() if cache else None
+    questions = [question(asked, *build) for build in builds]
+    outcomes = recall(folder, questions) if folder else {}
+    missing = [index for index in range(len(builds)) if index not in outcomes]
+    request = {
+        **asked,
+        "builds": [builds[index] for index in missing],
+        "asked": [questions[index] for index in missing],
+        "cores": cores or len(os.sched_getaffinity(0)),
+        "cache": str(folder) if folder else None,
+        "timeout_s": timeout_s,
+    }
+    for answer in _answers(request) if missing else ():
         if "fatal" in answer:
             raise InputError(answer["fatal"])
-        outcomes[answer["index"]] = (
+        outcomes[missing[answer["index"]]] = (
             from_json(answer["resources"].encode(), KernelResources)
             if "resources" in answer
             else answer["error"]
         )
         if progress:
-            progress(f"compiled {len(outcomes) - outcomes.count(None)} of {len(outcomes)}")
-    return [outcome if outcome is not None else "no answer" for outcome in outcomes]
+            progress(f"compiled {len(outcomes)} of {len(builds)}")
+    return [outcomes.get(index, "no answer") for index in range(len(builds))]
 
 
 def _answers(request: dict[str, Any]) -> Any:
     """The server's answers as they come."""
     home = str(Path(rooftile.compile.__file__).parents[2])
     search = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    with subprocess.Popen(
-        [sys.executable, "-m", "rooftile.compile.server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": search},
-    ) as server:
+    # words go to a file: a pipe that nobody empties stops who fills it
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as words,
+        subprocess.Popen(
+            [sys.executable, "-m", "rooftile.compile.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            text=True,
+            env={**os.environ, "PYTHONPATH": search},
+        ) as server,
+    ):
         assert server.stdin is not None
         assert server.stdout is not None
-        assert server.stderr is not None
         try:
             server.stdin.write(json.dumps(request) + "\n")
             server.stdin.close()
@@ -106,7 +118,9 @@ def _answers(request: dict[str, Any]) -> Any:
         except BaseException:
             server.kill()
             raise
-        said = server.stderr.read()
+        server.wait()
+        words.seek(0)
+        said = words.read()
     if server.returncode:
         if "No module named 'triton'" in said:
             raise MissingDependencyError("compiling needs Triton: pip install 'rooftile[torch]'")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,7 +20,9 @@ from rooftile.compile.cache import cached, keep
 from rooftile.compile.forked import run_forked
 from rooftile.compile.kernel import Argument, Call, load_kernel, load_module, parse_signature
 from rooftile.compile.launch import record_call
+from rooftile.compile.recall import Depends, remember
 from rooftile.compile.targets import Target, target_of
+from rooftile.compile.watch import Watch
 from rooftile.errors import InputError, RooftileError
 from rooftile.records.io import from_json, to_json
 from rooftile.records.resources import KernelResources
@@ -31,30 +34,57 @@ def main() -> None:
     os.dup2(2, 1)  # whatever the user's module prints is no answer
     request = json.loads(sys.stdin.readline())
     sys.path[:0] = [path for path in request["path"] if path not in sys.path]
+    watch = Watch()
     try:
-        builds = list(_builds(request))
+        with watch.watching():
+            kernel = load_kernel(request["kernel"])
+            builds = list(_builds(request, kernel))
     except RooftileError as error:
         _answer(answers, {"fatal": str(error)})
         return
-    _serve(request, builds, answers)
+    cache = Path(request["cache"]) if request["cache"] else None
+    _serve(request, builds, _Answers(answers, request, cache, watch.depends(kernel)))
 
 
-def _builds(request: dict[str, Any]) -> Iterator[Build | InputError]:
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Where answers go, and whether they are kept for the next time."""
+
+    stream: TextIO
+    request: Mapping[str, Any]
+    cache: Path | None
+    depends: Depends | None
+
+    def resources(self, index: int, key: str, resources: str) -> None:
+        """A kernel that compiled."""
+        self._keep(index, key=key)
+        _answer(self.stream, {"index": index, "resources": resources})
+
+    def error(self, index: int, error: str, *, lasting: bool = True) -> None:
+        """A configuration without a kernel; ``lasting``: the next time it has none either."""
+        if lasting:
+            self._keep(index, error=error)
+        _answer(self.stream, {"index": index, "error": error})
+
+    def _keep(self, index: int, *, key: str = "", error: str = "") -> None:
+        if self.cache and self.depends:
+            remember(self.cache, self.request["asked"][index], self.depends, key=key, error=error)
+
+
+def _builds(request: Mapping[str, Any], kernel: Any) -> Iterator[Build | InputError]:
     """What to compile; an error is of one configuration, unless it is of all."""
-    kernel = load_kernel(request["kernel"])
     calls: dict[str, Call] = {}
-    for name in request["targets"]:
+    for name, config in request["builds"]:
         target = target_of(name)
         if name not in calls:
             calls[name] = _call(request, kernel, target)
-        for config in request["configs"]:
-            try:
-                yield plan_build(kernel, target, calls[name], config)
-            except InputError as error:
-                yield error
+        try:
+            yield plan_build(kernel, target, calls[name], config)
+        except InputError as error:
+            yield error
 
 
-def _call(request: dict[str, Any], kernel: Any, target: Target) -> Call:
+def _call(request: Mapping[str, Any], kernel: Any, target: Target) -> Call:
     """The kernel's arguments: by the signature, else by a call in the user's file."""
     if request["signature"] is not None:
         given = parse_signature(kernel, request["signature"])
@@ -73,41 +103,51 @@ def _call(request: dict[str, Any], kernel: Any, target: Target) -> Call:
     return record_call(function, kernel, target)
 
 
-def _serve(request: dict[str, Any], builds: list[Build | InputError], answers: TextIO) -> None:
+def _serve(
+    request: Mapping[str, Any], builds: Sequence[Build | InputError], answers: _Answers
+) -> None:
     """Answer from the cache what is there, compile the rest on so many cores."""
-    cache = Path(request["cache"]) if request["cache"] else None
+    cache = answers.cache
     waiting: list[tuple[int, Build, str]] = []
     for index, build in enumerate(builds):
         if isinstance(build, InputError):
-            _answer(answers, {"index": index, "error": str(build)})
+            answers.error(index, str(build))
             continue
         try:
             key = build.key()
         except InputError as error:
-            _answer(answers, {"index": index, "error": str(error)})
+            answers.error(index, str(error))
             continue
         found = cached(cache, key) if cache else None
         if found is None:
             waiting.append((index, build, key))
         else:
-            _answer(answers, {"index": index, "resources": to_json(found).decode()})
+            answers.resources(index, key, to_json(found).decode())
     if not waiting:
         return
-    prepare(build.target for _, build, _ in waiting)
+    gluon = any(build.kernel.is_gluon() for _, build, _ in waiting)
+    prepare((build.target for _, build, _ in waiting), gluon=gluon)
     works = [partial(_compiled, build) for _, build, _ in waiting]
     for position, outcome in run_forked(works, request["cores"], request["timeout_s"]):
         index, _, key = waiting[position]
-        if isinstance(outcome, str):
-            _answer(answers, {"index": index, "error": outcome})
+        if isinstance(outcome, str):  # it died, or took too long
+            answers.error(index, outcome, lasting=False)
+            continue
+        result = json.loads(outcome)
+        if "error" in result:
+            answers.error(index, result["error"])
             continue
         if cache:
-            keep(cache, key, from_json(outcome, KernelResources))
-        _answer(answers, {"index": index, "resources": outcome.decode()})
+            keep(cache, key, from_json(result["resources"].encode(), KernelResources))
+        answers.resources(index, key, result["resources"])
 
 
 def _compiled(build: Build) -> bytes:
-    """A kernel's resources as JSON."""
-    return to_json(compile_build(build))
+    """A kernel's resources, or why it does not compile, as JSON."""
+    try:
+        return json.dumps({"resources": to_json(compile_build(build)).decode()}).encode()
+    except InputError as error:
+        return json.dumps({"error": str(error)}).encode()
 
 
 def _answer(answers: TextIO, answer: dict[str, Any]) -> None:
@@ -116,3 +156,7 @@ def _answer(answers: TextIO, answer: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
+    # all is answered: taking apart the user's modules, torch among them, would take a second
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
