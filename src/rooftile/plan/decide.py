@@ -18,6 +18,8 @@ from rooftile.plan.cover import (
 )
 from rooftile.plan.fusion import Fused, fuse
 from rooftile.plan.grouping import Group
+from rooftile.plan.match import Match
+from rooftile.plan.ours import names_of, rooftile_ops, whole_of
 from rooftile.plan.traffic import fused_cost, least_s
 from rooftile.plan.triage import Case, triage, why_not
 from rooftile.records.cost import Cost
@@ -46,7 +48,8 @@ def decide(estimate: Estimate, *, hot_share: float = HOT_SHARE) -> Plan:
         raise InputError(f"hot_share must be from 0 to 1, got {hot_share}")
     fused = fuse(estimate)
     costs = {row.index: row.cost for row in estimate.ops}
-    made = [_group(group, fused, costs) for group in fused.groups() if len(group.ops) > 1]
+    ours = rooftile_ops(fused)
+    made = [_group(group, fused, costs, ours) for group in fused.groups() if len(group.ops) > 1]
     ordered = sorted(made, key=lambda group: (-group.saved_s, -group.saved_bytes, group.ops))
     groups = tuple(replace(group, id=number) for number, group in enumerate(ordered))
     refusals = tuple(
@@ -54,10 +57,13 @@ def decide(estimate: Estimate, *, hot_share: float = HOT_SHARE) -> Plan:
         for (p, c), found in sorted(fused.objections.items())
         if _worth_telling(p, c, fused)
     )
-    return Plan(estimate, groups, refusals, _verdicts(fused, groups, hot_share), hot_share)
+    verdicts = _verdicts(fused, groups, ours, hot_share)
+    return Plan(estimate, groups, refusals, verdicts, hot_share)
 
 
-def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
+def _group(
+    group: Group, fused: Fused, costs: dict[int, Cost], ours: dict[int, Match]
+) -> FusionGroup:
     group.ops.sort()
     ops = [fused.op(i) for i in group.ops]
     rows = [fused.estimate.ops[i] for i in group.ops]
@@ -91,6 +97,8 @@ def _group(group: Group, fused: Fused, costs: dict[int, Cost]) -> FusionGroup:
         compiler_saved_bytes=saved[0],
         compiler_saved_s=saved[1],
         cover=cover,
+        rooftile_ops=names_of(group.ops, ours),
+        rooftile_whole=whole_of(group.ops, ours),
     )
 
 
@@ -125,12 +133,15 @@ class _Heat:
 
 
 def _verdicts(
-    fused: Fused, groups: tuple[FusionGroup, ...], hot_share: float
+    fused: Fused, groups: tuple[FusionGroup, ...], ours: dict[int, Match], hot_share: float
 ) -> tuple[Verdict, ...]:
     of_op = {i: group for group in groups for i in group.ops}
     rows = [row for row in fused.estimate.ops if row.bound != "free"]
     heat = _heat(rows, groups, of_op, fused.estimate.totals.least_s, hot_share)
-    return tuple(_verdict(row, of_op.get(row.index), fused, heat) for row in rows)
+    return tuple(
+        _verdict(row, of_op.get(row.index), fused, heat, "".join(names_of([row.index], ours)))
+        for row in rows
+    )
 
 
 def _heat(
@@ -165,13 +176,17 @@ def _heat(
     )
 
 
-def _verdict(row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _Heat) -> Verdict:
+def _verdict(
+    row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _Heat, ours: str
+) -> Verdict:
     share = heat.like[row.index]
     case, call = _case(row, group, fused, heat)
     rule = triage(case)
     cover = call if rule.action in ("USE LIBRARY", "LEAVE IT") else ""
     if group is not None and rule.action == "AUTO-FUSE":
         cover = group.cover if group.compiler else "torch.compile: a part of the group"
+    if rule.action == "HAND-WRITE":
+        cover = _written(group, ours)
     return Verdict(
         index=row.index,
         action=rule.action,
@@ -180,9 +195,17 @@ def _verdict(row: OpEstimate, group: FusionGroup | None, fused: Fused, heat: _He
         at_stake_s=_at_stake(row, group),
         share=share,
         cover=cover,
-        why_not=why_not(case),
+        why_not=why_not(case, ours),
         group=None if group is None else group.id,
+        rooftile_op=ours,
     )
+
+
+def _written(group: FusionGroup | None, ours: str) -> str:
+    """Which ops of Rooftile's are the kernel that should be written, "" where none is."""
+    if group is None or group.rooftile_whole or not group.rooftile_ops:
+        return ours
+    return f"{', '.join(group.rooftile_ops)} for a part"
 
 
 def _case(

@@ -155,7 +155,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "memory, covered by nothing",
         "HAND-WRITE",
-        "It is bound by bytes that one kernel need not move, and nothing writes that kernel.",
+        "It is bound by bytes that one kernel need not move, and neither a library nor the "
+        "compiler writes that kernel.",
         ("memory",),
         expressible=True,
     ),
@@ -222,14 +223,19 @@ def cases() -> Iterator[Case]:
 
 
 @cache
-def why_not(case: Case) -> dict[str, str]:
-    """Each action that was not chosen, and why; every call gives the same mapping."""
+def why_not(case: Case, ours: str = "") -> dict[str, str]:
+    """Each action that was not chosen, and why; every call gives the same mapping.
+
+    Args:
+        case: What is known of a kernel.
+        ours: The Rooftile op that is the kernel one would write, "" where there is none.
+    """
     chosen = triage(case).action
     reasons = {
         "LEAVE IT": "it is on the hot path, and there is something to gain",
         "USE LIBRARY": _no_library(case),
         "AUTO-FUSE": _no_fusion(case),
-        "HAND-WRITE": _no_kernel(case),
+        "HAND-WRITE": _no_kernel(case) + (f"; {ours} is written" if ours else ""),
     }
     return {action: reason for action, reason in reasons.items() if action != chosen}
 

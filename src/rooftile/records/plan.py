@@ -34,6 +34,8 @@ class FusionGroup:
         compiler_saved_s: Least time that it avoids [s].
         cover: What runs the group as it is: a library's call or a rule of the compiler; "" if
             nothing does.
+        rooftile_ops: Ops of ``rooftile.ops`` that do its work or parts of it, by their full names.
+        rooftile_whole: One of them does all of it.
     """
 
     id: int
@@ -49,6 +51,8 @@ class FusionGroup:
     compiler_saved_bytes: int = 0
     compiler_saved_s: float = 0.0
     cover: str = ""
+    rooftile_ops: tuple[str, ...] = ()
+    rooftile_whole: bool = False
 
     @property
     def saved_bytes(self) -> int:
@@ -93,6 +97,8 @@ class Verdict:
         cover: What does the work: a library call, a compiler rule or a Rooftile op; "" for none.
         why_not: Each other action, and why it is not the one.
         group: The op's fusion group, None where it has none.
+        rooftile_op: The op of ``rooftile.ops`` that does its work, alone or with its neighbours, by
+            its full name, whatever the action; "" for none.
     """
 
     index: int
@@ -104,6 +110,7 @@ class Verdict:
     cover: str
     why_not: dict[str, str]
     group: int | None
+    rooftile_op: str = ""
 
 
 @dataclass(frozen=True, slots=True)

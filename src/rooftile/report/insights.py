@@ -89,7 +89,7 @@ def _fusions(plan: Plan) -> Iterable[Insight]:
         chief = _chief(group, ops, verdicts)
         if chief.action != "LEAVE IT":
             names = chain([ops[index].name for index in group.ops])
-            key = (chief.action, chief.cover, chief.rule, group.kind, names)
+            key = (chief.action, _cover(chief, group), chief.rule, group.kind, names)
             alike[(*key, module_pattern(group.module))].append(group)
     for groups in alike.values():
         names = chain([ops[index].name for index in groups[0].ops])
@@ -107,7 +107,7 @@ def _fusion(estimate: Estimate, groups: list[FusionGroup], chief: Verdict, names
         rule=RULES[chief.action],
         text=f"{names} in {where}{times}: {units.traffic(before)} as "
         f"{units.count(len(groups[0].ops))} kernels, {units.traffic(after)} as one.",
-        action=_action(chief),
+        action=_action(chief, groups[0]),
         saves=_saves(estimate, saved_s, before - after),
         saved_s=saved_s,
         share=_share(estimate, saved_s),
@@ -123,7 +123,7 @@ def _single_ops(plan: Plan) -> Iterable[Insight]:
     for verdict in plan.verdicts:
         if verdict.index not in grouped and verdict.action != "LEAVE IT" and verdict.at_stake_s > 0:
             op = ops[verdict.index]
-            key = (verdict.action, verdict.cover, verdict.rule, op.name, op.bound)
+            key = (verdict.action, _cover(verdict), verdict.rule, op.name, op.bound)
             alike[(*key, module_pattern(op.module))].append(verdict)
     for verdicts in alike.values():
         yield _single_op(plan.estimate, verdicts, [ops[verdict.index] for verdict in verdicts])
@@ -214,10 +214,21 @@ def _chief(group: FusionGroup, ops: dict[int, OpEstimate], verdicts: dict[int, V
     return verdicts[max(group.ops, key=lambda i: (not ops[i].cost.matrix_flops, ops[i].least_s))]
 
 
-def _action(verdict: Verdict) -> str:
+def _action(verdict: Verdict, group: FusionGroup | None = None) -> str:
     """The verdict's word, what covers it, and its reason."""
-    cover = f" ({verdict.cover})" if verdict.cover else ""
-    return f"{verdict.action}{cover}: {verdict.reason}"
+    cover = _cover(verdict, group)
+    return f"{verdict.action}{f' ({cover})' if cover else ''}: {verdict.reason}"
+
+
+def _cover(verdict: Verdict, group: FusionGroup | None = None) -> str:
+    """What does the work, and which of Rooftile's ops does it too."""
+    ours = verdict.rooftile_op
+    if group is not None:
+        ours = ", ".join(group.rooftile_ops)
+        ours += " for a part" if ours and not group.rooftile_whole else ""
+    if not ours or verdict.cover == ours:
+        return verdict.cover
+    return f"{verdict.cover}; or {ours}" if verdict.cover else ours
 
 
 def _saves(estimate: Estimate, saved_s: float, saved_bytes: int | None) -> str:

@@ -38,7 +38,7 @@ _WORK = (
     "l2_s",
 )
 _OP = ("index", "work", "module", "line", "verdict")
-_VERDICT = ("action", "rule", "reason", "cover", "why_not", "at_stake_s")
+_VERDICT = ("action", "rule", "reason", "cover", "rooftile_op", "why_not", "at_stake_s")
 _GROUP = (
     "ops",
     "kind",
@@ -49,6 +49,7 @@ _GROUP = (
     "module",
     "line",
     "compiler",
+    "rooftile_ops",
 )
 _REFUSAL = ("producer", "consumer", "reason", "detail")
 
@@ -177,7 +178,7 @@ def _work_row(op: OpEstimate, text: _Strings) -> tuple[Any, ...]:
 def _verdict_row(verdict: Verdict, text: _Strings) -> tuple[Any, ...]:
     """A verdict; its ``why_not`` as pairs of action and reason."""
     why_not = tuple((text(action), text(reason)) for action, reason in verdict.why_not.items())
-    words = (verdict.action, verdict.rule, verdict.reason, verdict.cover)
+    words = (verdict.action, verdict.rule, verdict.reason, verdict.cover, verdict.rooftile_op)
     return (*map(text, words), why_not, _short(verdict.at_stake_s))
 
 
@@ -193,6 +194,7 @@ def _group_row(group: FusionGroup, text: _Strings) -> tuple[Any, ...]:
         text(group.module),
         text(group.line),
         int(group.compiler),
+        text(", ".join(group.rooftile_ops)),
     )
 
 

@@ -43,6 +43,7 @@ function verdictFacts(row) {
     ["rule", strings[verdicts.rule[v]]],
     ["at stake", seconds(verdicts.at_stake_s[v])],
     ["covered by", strings[verdicts.cover[v]] || "nothing"],
+    ["Rooftile op", strings[verdicts.rooftile_op[v]] || "none"],
     ...verdicts.why_not[v].map(([action, why]) => [`not ${strings[action]}`, strings[why]]),
     ["fusion group", group < 0 ? "none" : groupLabel(group)],
     ...refused.slice(0, 4),

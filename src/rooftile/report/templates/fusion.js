@@ -9,9 +9,9 @@ function alikeGroups() {
   for (let g = 0; g < groups.ops.length; g += 1) {
     const names = opsOfGroup(g).map((row) => wordOf(row, "name"));
     const where = modulePattern(groups.module[g]) || "the step";
-    const key = JSON.stringify([strings[groups.kind[g]], names, where, groups.compiler[g]]);
+    const key = JSON.stringify([strings[groups.kind[g]], names, where, groups.compiler[g], groups.rooftile_ops[g]]);
     if (!found.has(key)) {
-      found.set(key, { kind: strings[groups.kind[g]], names, where, compiler: groups.compiler[g], groups: [], before: 0, after: 0, saved: 0 });
+      found.set(key, { kind: strings[groups.kind[g]], names, where, compiler: groups.compiler[g], ours: strings[groups.rooftile_ops[g]], groups: [], before: 0, after: 0, saved: 0 });
     }
     const alike = found.get(key);
     alike.groups.push(g);
@@ -30,7 +30,8 @@ function fusionRow(alike, widest) {
   const made = element("button", { type: "button", class: "fuse" },
     element("span", {}, element("span", { class: "chain" }, shown), element("br"),
       element("span", { class: "where" }, `${times}${alike.where}`),
-      element("span", { class: "tag" }, alike.kind), alike.compiler ? element("span", { class: "tag" }, "torch.compile fuses it") : ""),
+      element("span", { class: "tag" }, alike.kind), alike.compiler ? element("span", { class: "tag" }, "torch.compile fuses it") : "",
+      alike.ours ? element("span", { class: "tag" }, alike.ours) : ""),
     element("span", { class: "beforeafter" }, ...bar(alike.before, "before"), ...bar(alike.after, "after")),
     element("span", { class: "gain" }, element("b", {}, seconds(alike.saved)), element("span", {}, `${percent(shareOf(alike.saved))} saved`)));
   made.addEventListener("click", () => {
