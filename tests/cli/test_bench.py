@@ -33,7 +33,7 @@ def test_the_table_goes_to_stdout(cli, measured):
     assert measured == [
         {
             "targets": ("softmax",), "shapes": None, "dtype": None, "directions": None,
-            "against": ("eager", "compile", "liger", "quack"), "gate": None, "interpret": False,
+            "against": None, "gate": None, "interpret": False,
             "cache": "cold", "rounds": 50, "results": None,
         }
     ]  # fmt: skip

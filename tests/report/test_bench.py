@@ -9,8 +9,10 @@ from dataclasses import replace
 import measurements
 import pytest
 
-from rooftile.report.bench_html import bench_html, colour, groups, percent
+from rooftile.api.claim import claims_from_rows
+from rooftile.report.bench_html import bench_html, colour, groups, is_sweep, percent
 from rooftile.report.bench_text import bench_lines, write_measurements
+from rooftile.report.output import hand_out_benchmark
 
 
 def text_of(rows, **options) -> list[str]:
@@ -111,3 +113,30 @@ def test_a_provider_has_one_colour():
     assert colour("rooftile") == "#d1495b"
     assert colour("flash-attn-4") == colour("flash-attn-4")
     assert colour("flash-attn-4").startswith("#")
+
+
+def test_shapes_that_differ_in_more_than_columns_are_bars():
+    """Attention's shapes: a bar a provider over each, none at a width that two share."""
+    shapes = ({"B": 16, "H": 32, "S": 4096, "D": 128}, {"B": 2, "H": 32, "S": 16384, "D": 128})
+    rows = [replace(measurements.product(), op="attention", shape=shape) for shape in shapes]
+    assert not is_sweep(rows)
+    assert is_sweep(measurements.sweep())
+    page = bench_html(rows)
+    assert '"x":["16x32x4096x128","2x32x16384x128"]' in page
+    assert "2.0000 ms, 500 TFLOP\\u002fs, 512 MiB" in page
+
+
+def test_claims_stand_below_the_table(tmp_path):
+    """In the terminal and on the page, and nothing where there is none."""
+    row = {"op": "attention", "shape": "batch=16,heads=32,seq=4096,dim=128", "gpu": "h100-sxm",
+           "time": "1.14 ms", "memory": "64 MB", "label": "theirs"}  # fmt: skip
+    out = io.StringIO()
+    given = {"html_to": str(tmp_path / "a.html"), "out": out}
+    hand_out_benchmark(measurements.sweep(), claims=claims_from_rows([row]), **given)
+    text = out.getvalue()
+    assert text.index("claim    theirs") > text.index("too wide")
+    assert "impossible in every reading: 4.19 x" in text
+    assert "impossible in every reading: 4.19 x" in (tmp_path / "a.html").read_text()
+    out.truncate(0)
+    hand_out_benchmark(measurements.sweep(), claims=claims_from_rows([]), out=out)
+    assert "claim" not in out.getvalue()

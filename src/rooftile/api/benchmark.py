@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rooftile.bench.clock import Clock
     from rooftile.bench.demand import Demand
     from rooftile.bench.run import Job
+    from rooftile.records.claim import ClaimTable
     from rooftile.records.measurement import Cache, Direction, Environment, Measurement
 
-DEFAULT_AGAINST = ("eager", "compile", "liger", "quack")
 _DTYPES = ("bfloat16", "float16", "float32")
 
 Sink = Callable[["list[Measurement]"], None]
@@ -28,7 +28,7 @@ def benchmark(
     shapes: Sequence[Sequence[int]] | None = None,
     dtype: str | None = None,
     directions: Sequence[Direction] | None = None,
-    against: Sequence[str] = DEFAULT_AGAINST,
+    against: Sequence[str] | None = None,
     gate: str | None = None,
     interpret: bool = False,
     cache: Cache = "cold",
@@ -48,8 +48,9 @@ def benchmark(
         dtype: ``"bfloat16"``, ``"float16"`` or ``"float32"``. None: ``"bfloat16"``, with
             ``interpret`` ``"float32"``: Triton's interpreter cuts bfloat16 off where a GPU rounds.
         directions: ``"forward"``, ``"backward"``, ``"forward_backward"``; None: all a case has.
-        against: Peers: ``"eager"``, ``"compile"``, ``"liger"``, ``"quack"``. One that has no such
-            op is left out, one that is not installed or refuses a shape gets a row that says so.
+        against: Peers: ``"eager"``, ``"compile"``, ``"liger"``, ``"quack"``, and those that the
+            case brings; None: all. One that has no such op is left out, one that is not installed
+            or refuses a shape gets a row that says so.
         gate: What each own row must satisfy, such as ``"ratio_to_copy >= 0.95"``.
         interpret: Check results on the CPU with Triton's interpreter at small shapes; time nothing.
         cache: State of the L2 before each call: ``"cold"``, ``"clean"`` or ``"warm"``.
@@ -95,6 +96,27 @@ def benchmark(
             sink(rows)
     _hold(every, {job.case.provider for job in jobs}, demand)
     return every
+
+
+def claims_beside(rows: Sequence[Measurement]) -> ClaimTable:
+    """What physics says of figures that others printed of the ops and shapes that were measured.
+
+    Args:
+        rows: Measurements of Rooftile's ops; of others there are no claims.
+    """
+    from rooftile.api.claim import claims_from_rows
+    from rooftile.bench.cases import OPS, cases_of
+
+    measured = {(row.op, tuple(row.shape.values())) for row in rows}
+    printed = [
+        dict(claim)
+        for op in dict.fromkeys(row.op for row in rows if row.op in OPS)
+        for case in cases_of(op)
+        for shape, claims in case.claims.items()
+        if (op, shape) in measured
+        for claim in claims
+    ]
+    return claims_from_rows(printed)
 
 
 def parse_shapes(text: str | None) -> list[tuple[int, ...]] | None:
@@ -160,7 +182,7 @@ def _jobs(
     shapes: Sequence[Sequence[int]] | None,
     dtype: str,
     directions: Sequence[Direction] | None,
-    against: Sequence[str],
+    against: Sequence[str] | None,
     device: str,
     interpret: bool,
 ) -> list[Job]:
@@ -169,7 +191,7 @@ def _jobs(
 
     from rooftile.bench.case import DIRECTIONS, Case
     from rooftile.bench.load import cases
-    from rooftile.bench.peers import check_against
+    from rooftile.bench.peers import check_against, known_peers
     from rooftile.bench.run import Job, ceilings_of
 
     name = _dtype_name(dtype)
@@ -179,6 +201,7 @@ def _jobs(
     found: list[Case] = []
     for target in targets or ("",):
         found += [target] if isinstance(target, Case) else cases([target] if target else [])
+    against = known_peers(found) if against is None else tuple(against)
     check_against(against, found)
     jobs = [
         Job(
@@ -187,7 +210,7 @@ def _jobs(
             shape=tuple(case.sizes(shape).values()),
             dtype=getattr(torch, name),
             device=device,
-            against=tuple(against) if not interpret else (),
+            against=() if interpret else against,
             ceilings=ceilings_of(case, direction),
         )
         for case in found

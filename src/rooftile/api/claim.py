@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +249,17 @@ def _flag(name: str, value: Any) -> bool:
     if word not in (*_YES, *_NO):
         raise InputError(f"{name} must be yes or no, got {value!r}")
     return word in _YES
+
+
+def claims_from_rows(rows: Iterable[Mapping[str, Any]]) -> ClaimTable:
+    """Check claims that are at hand: each a row of a table, as :func:`claims_from_file` reads it.
+
+    Raises:
+        InputError: What :func:`claim` raises.
+    """
+    from rooftile.records.claim import ClaimTable
+
+    return ClaimTable(tuple(claim(**_arguments(dict(row))) for row in rows))
 
 
 def claims_from_arguments(**given: Any) -> ClaimTable:

@@ -1,4 +1,4 @@
-"""Who else runs attention: torch's backends one by one, FlexAttention and FlashAttention-4.
+"""Who else runs attention: torch's backends one by one, FlexAttention, FlashAttention-4, CUDA C++.
 
 Each is imported or compiled only when it is asked for. Torch falls back from no backend: one that
 does not take a shape raises, and its row says so.
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rooftile.bench.case import Function, Peer
+from rooftile.bench.cuda_attention import cuda_attention
 
 
 def peers(causal: bool) -> dict[str, Peer]:
@@ -22,6 +23,7 @@ def peers(causal: bool) -> dict[str, Peer]:
         "flash2": Peer(lambda: _backend("FLASH_ATTENTION", causal)),
         "cudnn": Peer(lambda: _backend("CUDNN_ATTENTION", causal)),
         "flex": Peer(lambda: _flex(causal)),
+        "cuda": Peer(lambda: cuda_attention(causal)),
         "flash-attn-4": Peer(lambda: _flash4(causal)),
     }
 

@@ -56,6 +56,9 @@ class Case:
             gradients) -> what is right, given how the dice fell``. Raises GateError where they
             cannot have fallen so.
         provider: The name ``function`` has in results.
+        by_parts: The reference over one part of the inputs after the other, where the whole of it
+            in float64 would not fit in a GPU's memory. The truth comes from it.
+        claims: Shape to what others have printed of it: arguments of ``rooftile.claim``.
     """
 
     op: str
@@ -70,15 +73,23 @@ class Case:
     peers: Mapping[str, Peer] = field(default_factory=dict)
     resolve: Callable[[Direction, Results, Inputs, Results], Results] | None = None
     provider: str = "rooftile"
+    by_parts: Function | None = None
+    claims: Mapping[tuple[int, ...], Sequence[Mapping[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, shapes in (*self.shapes.items(), ("small", self.small)):
+        claimed = ("claims", tuple(self.claims))
+        for name, shapes in (*self.shapes.items(), ("small", self.small), claimed):
             for shape in shapes:
                 check_shape(self, shape, f"shapes of {name}")
         unknown = [*(set(self.costs) | set(self.shapes)) - set(DIRECTIONS)]
         if unknown or not self.costs:
             wanted = ", ".join(DIRECTIONS)
             raise InputError(f"costs and shapes of {self.op} must be of {wanted}, got {unknown}")
+
+    @property
+    def definition(self) -> Function:
+        """What is right: the reference, by parts where it has such a form."""
+        return self.by_parts or self.reference
 
     @property
     def label(self) -> str:

@@ -88,7 +88,7 @@ def output_grads(case: Case, inputs: Inputs, direction: Direction) -> Results:
     if direction == "forward":
         return ()
     with torch.no_grad():
-        outputs = as_results(case.reference(*inputs))
+        outputs = as_results(case.definition(*inputs))
     return tuple(torch.randn_like(o) if o.dim() else torch.ones_like(o) for o in outputs)
 
 
@@ -98,11 +98,11 @@ def truth(case: Case, inputs: Inputs, grads: Results, direction: Direction) -> T
     exact_grads = tuple(g.double() for g in grads)
     results: Results = ()
     if case.resolve is None:
-        _, results = evaluate(case.reference, exact, exact_grads, direction)
+        _, results = evaluate(case.definition, exact, exact_grads, direction)
         results = tuple(t.detach() for t in results)
     plain = tuple(t.detach() for t in exact)
     bare = Truth(plain, exact_grads, results, ())
-    _, own = evaluate(case.reference, own_inputs(inputs), grads, direction)
+    _, own = evaluate(case.definition, own_inputs(inputs), grads, direction)
     right = _right(case, direction, own, bare)
     baseline = tuple(_errors(got, want) for got, want in zip(own, right, strict=True))
     return Truth(plain, exact_grads, results, baseline)

@@ -37,8 +37,12 @@ def bench(
         ),
     ] = None,
     against: Annotated[
-        str, typer.Option(help="Peers in the same rounds; '' for none.", metavar="NAME,...")
-    ] = "eager,compile,liger,quack",
+        str | None,
+        typer.Option(
+            help="Peers in the same rounds; '' for none, all that have the op where not given.",
+            metavar="NAME,...",
+        ),
+    ] = None,
     gate: Annotated[
         str | None,
         typer.Option(
@@ -75,9 +79,10 @@ def bench(
     each round starts one further on, and before each call the L2 is filled with something else.
     Times are medians; the spread is the 20th and 80th percentile; '*' marks a median that had not
     settled. Speed is given in parts of a copy of the same bytes (or a large matmul) in the same
-    rounds, and of the datasheet.
+    rounds, and of the datasheet. Figures that others have published of the same op and shape are
+    checked against physics below the table.
     """
-    from rooftile.api.benchmark import benchmark, parse_names, parse_shapes
+    from rooftile.api.benchmark import benchmark, claims_beside, parse_names, parse_shapes
     from rooftile.cli.progress import stages
     from rooftile.report.output import check_destinations, hand_out_benchmark, source_of
 
@@ -90,7 +95,7 @@ def bench(
                 shapes=parse_shapes(shapes),
                 dtype=dtype,
                 directions=cast(Any, parse_names(direction) or None),
-                against=parse_names(against),
+                against=None if against is None else parse_names(against),
                 gate=gate,
                 interpret=interpret,
                 cache=cache_of(warm=warm, clean=clean),
@@ -101,7 +106,10 @@ def bench(
             )
         finally:  # what was measured is shown whatever came of it
             if rows:
-                hand_out_benchmark(rows, json_to=json_to, html_to=html_to, out=sys.stdout)
+                hand_out_benchmark(
+                    rows, json_to=json_to, html_to=html_to, claims=claims_beside(rows),
+                    out=sys.stdout,
+                )  # fmt: skip
 
 
 def cache_of(*, warm: bool, clean: bool) -> Any:

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from rooftile import units
+from rooftile.records.claim import ClaimTable
 from rooftile.records.measurement import CEILINGS, OURS, Measurement
-from rooftile.report.bench_text import bench_lines, label
+from rooftile.report.bench_text import bench_lines, label, shape_text
+from rooftile.report.claim import claim_lines
+from rooftile.report.columns import Line
 
 Group = tuple[str, str, str]  # op, direction, dtype
 
@@ -34,12 +38,15 @@ pre {{ font-size: 12px; overflow-x: auto; background: #f6f6f4; padding: 1rem }}
 """
 
 
-def bench_html(rows: Sequence[Measurement], title: str = "Benchmark") -> str:
+def bench_html(
+    rows: Sequence[Measurement], title: str = "Benchmark", claims: ClaimTable | None = None
+) -> str:
     """The page: charts that can be hovered and zoomed, and the table. It needs no network.
 
     Args:
         rows: Measurements; those with an error are in the table alone.
         title: Its heading.
+        claims: What physics says of figures that others printed of these shapes.
     """
     import plotly.io
 
@@ -51,7 +58,9 @@ def bench_html(rows: Sequence[Measurement], title: str = "Benchmark") -> str:
                 figure, full_html=False, include_plotlyjs=not parts, config={"displaylogo": False}
             )
         )
-    table = "\n".join("".join(text for text, _ in line).rstrip() for line in bench_lines(rows))
+    table = _plain(bench_lines(rows))
+    if claims is not None and claims.reports:
+        table += "\n\n" + _plain(claim_lines(claims))
     return _PAGE.format(title=escape(title), body="\n".join(parts), table=escape(table))
 
 
@@ -86,21 +95,34 @@ def providers_of(rows: Sequence[Measurement]) -> list[str]:
     return sorted(names, key=lambda name: name == OURS)
 
 
+def _plain(lines: Sequence[Line]) -> str:
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def is_sweep(rows: Sequence[Measurement]) -> bool:
+    """Whether the columns alone tell the shapes apart: then lines are drawn over them, else bars.
+
+    Rows and columns vary together, as many elements at each width.
+    """
+    return len(rows[0].shape) <= 2 and len({columns_of(row) for row in rows}) > 1
+
+
 def _figure(group: Group, rows: Sequence[Measurement]) -> Any:
     import plotly.graph_objects as go
 
-    sweep = len({columns_of(row) for row in rows}) > 1
+    sweep = is_sweep(rows)
     figure = go.Figure()
     for provider in providers_of(rows):
-        mine = sorted((row for row in rows if row.provider == provider), key=columns_of)
+        mine = [row for row in rows if row.provider == provider]
+        mine = sorted(mine, key=columns_of) if sweep else mine
         style: dict[str, Any] = {"name": provider, "marker_color": colour(provider)}
         y = [percent(row) for row in mine]
-        hover = [f"{(row.median_s or 0) * 1e3:.4f} ms" for row in mine]
+        hover = [_hover(row) for row in mine]
         if sweep:
             x: list[Any] = [columns_of(row) for row in mine]
             figure.add_trace(go.Scatter(x=x, y=y, text=hover, mode="lines+markers", **style))
         else:
-            figure.add_trace(go.Bar(x=[provider], y=y, text=hover, **style))
+            figure.add_trace(go.Bar(x=[shape_text(row) for row in mine], y=y, text=hover, **style))
     ceiling = "a matmul" if rows[0].cost.matrix_flops else "a copy"
     figure.update_layout(
         title=f"{group[0]}, {group[1]}, {group[2]}: percent of {ceiling} in the same run",
@@ -112,6 +134,17 @@ def _figure(group: Group, rows: Sequence[Measurement]) -> Any:
     if sweep:
         figure.update_xaxes(type="log", title="columns", tickvals=_ticks(rows))
     return figure
+
+
+def _hover(row: Measurement) -> str:
+    """Time, FLOP/s where there are matrix units at work, and memory where it was measured."""
+    seconds = row.median_s or 0.0
+    words = [f"{seconds * 1e3:.4f} ms"]
+    if row.cost.matrix_flops and seconds:
+        words.append(f"{row.cost.matrix_flops / seconds / 1e12:.0f} TFLOP/s")
+    if row.peak_bytes is not None:
+        words.append(units.capacity(row.peak_bytes))
+    return ", ".join(words)
 
 
 def _ticks(rows: Sequence[Measurement]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TextIO
 from rooftile.errors import InputError
 from rooftile.records import io
 from rooftile.records.agreement import Agreement
+from rooftile.records.claim import ClaimTable
 from rooftile.records.estimate import Estimate
 from rooftile.records.files import check_destination, write_whole
 from rooftile.records.io import Record
@@ -18,6 +19,7 @@ from rooftile.records.plan import Plan
 from rooftile.records.whatif import WhatIf
 from rooftile.report.agreement import agreement_lines
 from rooftile.report.bench_text import write_measurements
+from rooftile.report.claim import claim_lines
 from rooftile.report.columns import write_lines
 from rooftile.report.table import By, audit_csv
 from rooftile.report.text import write_audit
@@ -141,6 +143,7 @@ def hand_out_benchmark(
     *,
     json_to: str | None = None,
     html_to: str | None = None,
+    claims: ClaimTable | None = None,
     out: TextIO,
 ) -> None:
     """Write a benchmark: the files that are asked for, and the table where stdout is free for it.
@@ -149,6 +152,7 @@ def hand_out_benchmark(
         rows: What was measured.
         json_to: File for one JSON record a line, or ``"-"``.
         html_to: File for the page, or ``"-"``.
+        claims: What physics says of figures that others printed of these shapes.
         out: Where the table goes.
 
     Raises:
@@ -159,9 +163,11 @@ def hand_out_benchmark(
     if html_to is not None:
         from rooftile.report.bench_html import bench_html
 
-        deliver(bench_html(rows).encode(), html_to)
+        deliver(bench_html(rows, claims=claims).encode(), html_to)
     if STDOUT not in (json_to, html_to):
         write_measurements(rows, out)
+        if claims is not None and claims.reports:
+            write_lines([(("", ""),), *claim_lines(claims)], out)
     for path in (json_to, html_to):
         if path is not None and path != STDOUT:
             print(f"wrote {path}", file=sys.stderr)

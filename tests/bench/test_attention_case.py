@@ -1,0 +1,140 @@
+"""The benchmark of attention: its truth by parts, peers, the kernel by hand, claims beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import measurements
+import pytest
+import torch
+
+from rooftile.api.benchmark import claims_beside
+from rooftile.bench import cuda_attention, gate, nvrtc
+from rooftile.bench.cases import attention as cases
+from rooftile.bench.peers import known_peers, providers
+from rooftile.errors import InputError, MissingDependencyError, RooftileError
+
+ARTICLE = (16, 32, 4096, 128)
+
+
+@pytest.fixture
+def library():
+    """NVRTC, where it is installed."""
+    try:
+        return nvrtc.compile_cuda("", "sm_90", {})
+    except MissingDependencyError:
+        pytest.skip("libnvrtc is not installed; torch's CUDA wheels bring it")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.label)
+def test_the_truth_by_parts_is_the_truth(case, direction, monkeypatch):
+    """Two heads in two parts give what the definition gives, gradients too."""
+    monkeypatch.setattr(cases, "_PART", 33 * 33)
+    inputs = case.inputs(case.sizes((1, 2, 33, 16)), torch.float32, "cpu")
+    grads = gate.output_grads(case, inputs, direction)
+    parts = gate.truth(case, inputs, grads, direction)
+    whole = gate.truth(replace(case, by_parts=None), inputs, grads, direction)
+    assert len(parts.results) == (1 if direction == "forward" else 3)
+    for got, want in zip(parts.results, whole.results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_the_truth_holds_few_scores_at_a_time(monkeypatch):
+    """At the article's shape 16 heads of 512: the whole in float64 would be 69 GB."""
+    seen = []
+
+    def reference(q, k, v):
+        seen.append(q.shape[0])
+        return q
+
+    monkeypatch.setattr(cases, "_reference", lambda causal: reference)
+    q = torch.empty(ARTICLE, device="meta")
+    with torch.no_grad():
+        cases._by_parts(False)(q, q, q)
+    assert seen == [16] * 32
+
+
+def test_all_peers_of_attention_run_unless_some_are_named():
+    """The article's two, torch's backends, FlexAttention and FlashAttention-4."""
+    case = cases.CASES[0]
+    names = list(providers(case, known_peers([case])))
+    assert names[0] == "rooftile"
+    assert set(names[1:]) == {
+        "eager", "compile", "flash2", "cudnn", "flex", "flash-attn-4", "cuda",
+    }  # fmt: skip
+
+
+def test_the_articles_shape_comes_first():
+    """Batch 16, 32 heads, 4096 tokens, head dim 128, in both passes, full and causal."""
+    for case in cases.CASES:
+        assert case.shapes["forward"][0] == case.shapes["backward"][0] == ARTICLE
+
+
+def test_claims_stand_beside_what_was_measured():
+    """Both of the article's rows at its shape, impossible each; none at other shapes or ops."""
+    shape = dict(zip("BHSD", ARTICLE, strict=True))
+    row = measurements.measurement(op="attention", shape=shape)
+    found = claims_beside([row, row])
+    assert [report.answer for report in found.reports] == ["impossible", "impossible"]
+    assert [report.claim.time_s for report in found.reports] == pytest.approx([4.82e-3, 1.14e-3])
+    assert claims_beside([replace(row, shape={**shape, "S": 1024})]).reports == ()
+    assert claims_beside([replace(row, op="mine"), *measurements.sweep()]).reports == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.float(), "head dim of 64, 128, 256 in 16 bits, got 64 in torch.float32"),
+        (lambda t: t[..., :32].contiguous(), "got 32 in torch.bfloat16"),
+        (lambda t: t.transpose(1, 2), "query, key and value must be contiguous and of one dtype"),
+    ],
+)
+def test_the_kernel_by_hand_refuses_what_it_cannot(change, message):
+    """Before anything is compiled."""
+    t = change(torch.zeros(1, 2, 8, 64, dtype=torch.bfloat16))
+    with torch.no_grad(), pytest.raises(InputError, match=message):
+        cuda_attention.cuda_attention(False)(t, t, t)
+
+
+def test_the_kernel_by_hand_has_a_forward_alone():
+    """Its row in a backward says so."""
+    t = torch.zeros(1, 2, 8, 64, dtype=torch.bfloat16, requires_grad=True)
+    with pytest.raises(InputError, match="direction must be forward: the kernel by hand"):
+        cuda_attention.cuda_attention(False)(t, t, t)
+
+
+def test_without_its_source_the_kernel_is_not_installed(monkeypatch, tmp_path):
+    """As a library that is not there."""
+    monkeypatch.setattr(cuda_attention, "_SOURCES", (tmp_path / "attention.cu",))
+    with pytest.raises(ImportError, match=r"no attention\.cu at"):
+        cuda_attention.cuda_attention(False)
+
+
+def test_without_nvrtc_the_error_says_what_is_missing(monkeypatch):
+    """And where it was looked for."""
+    monkeypatch.setattr(nvrtc, "_libraries", list)
+    monkeypatch.setattr(nvrtc.ctypes, "CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
+    nvrtc._nvrtc.cache_clear()
+    with pytest.raises(MissingDependencyError, match="needs libnvrtc, which comes with torch"):
+        nvrtc.compile_cuda("", "sm_90", {})
+    nvrtc._nvrtc.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_the_kernel_by_hand_compiles(width, causal, dtype, library):
+    """To a CUBIN, an ELF file, for the oldest GPU it is for and for Hopper."""
+    keys, tiles = cuda_attention._TILES[width]
+    given = cuda_attention.defines(width, keys, tiles, causal, dtype)
+    for arch in ("sm_80", "sm_90"):
+        cubin = nvrtc.compile_cuda(cuda_attention.source(), arch, given)
+        assert cubin[:4] == b"\x7fELF"
+        assert b"attention_forward" in cubin
+
+
+def test_what_does_not_compile_is_told_as_the_compiler_tells_it(library):
+    """With the line."""
+    with pytest.raises(RooftileError, match=r'kernel.cu\(2\): error: identifier "x" is undefined'):
+        nvrtc.compile_cuda("\n__global__ void f() { x = 1; }", "sm_90", {})
