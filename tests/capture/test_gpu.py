@@ -8,7 +8,6 @@ from torch import nn
 from rooftile.capture.module import capture_module
 from rooftile.capture.target import capture_target
 from rooftile.cost.graph import price
-from rooftile.errors import InputError
 
 PREAMBLE = "import torch\nfrom torch import nn\ndef make():\n"
 
@@ -216,12 +215,6 @@ def test_sparse_gradients_of_an_embedding(optimizer):
     index = torch.zeros(2, 3, dtype=torch.int64)
     graph = capture_module(Model(), index, mode="train", optimizer=optimizer)
     assert ("optimizer" in {op.phase for op in graph.ops}) is (optimizer == "sgd")
-
-
-def test_lazy_modules_are_refused_with_what_to_do():
-    """A model without shapes is an error that says how to give it some."""
-    with pytest.raises(InputError, match="lazy modules initialised: call it once"):
-        capture_module(nn.LazyLinear(4), torch.zeros(2, 8))
 
 
 def test_regions_of_an_exported_program_keep_their_lines(tmp_path):

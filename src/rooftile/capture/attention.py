@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.utils._python_dispatch import _disable_current_modes
 
 from rooftile.capture.define import OPS, autograd, define
 from rooftile.capture.notes import note
+
+if TYPE_CHECKING:
+    from torch.nn.attention.bias import CausalBias
 
 
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -84,6 +86,40 @@ define(
 autograd("attention", _attention_backward, _attention_setup)
 
 
+def _batched(rank: int, samples: int, tensors: tuple[Any, ...], dims: tuple[Any, ...]) -> list[Any]:
+    """Tensors under vmap with their samples in front, before as many dimensions as the others."""
+    moved = []
+    for tensor, dim in zip(tensors, dims, strict=True):
+        if isinstance(tensor, Tensor):
+            whole = tensor.expand(samples, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            missing = max(rank + 1 - whole.dim(), 0) if whole.dim() > 1 else 0
+            tensor = whole[(slice(None), *(None,) * missing)]
+        moved.append(tensor)
+    return moved
+
+
+def _rank(tensor: Tensor, dim: int | None) -> int:
+    """Dimensions of one sample."""
+    return tensor.dim() - (dim is not None)
+
+
+def _attention_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+    operands = _batched(_rank(args[0], dims[0]), info.batch_size, args[:4], dims[:4])
+    return OPS.attention(*operands, *args[4:]), (0, 0 if args[-1] else None)
+
+
+def _attention_backward_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+    operands = _batched(_rank(args[1], dims[1]), info.batch_size, args[:6], dims[:6])
+    lse = args[6].expand(info.batch_size, *args[6].shape) if dims[6] is None else args[6]
+    lse = lse.movedim(dims[6] or 0, 0)
+    grads = OPS.attention_backward(*operands, lse, *args[7:])
+    return grads, (0, 0, 0, 0 if args[4] is not None and args[-1] else None)
+
+
+torch.library.register_vmap("rooftile_capture::attention", _attention_vmap)
+torch.library.register_vmap("rooftile_capture::attention_backward", _attention_backward_vmap)
+
+
 def _fused_attention_allowed() -> bool:
     """Whether the user's `sdpa_kernel` context leaves any fused backend."""
     cuda: Any = torch.backends.cuda
@@ -113,7 +149,8 @@ def scaled_dot_product_attention(
         out: Tensor = parts[0]
         return out
     if attn_mask is not None:
-        note("attention under a mask tensor: counted without its zeros, over all pairs")
+        pairs = "the causal pairs" if is_causal else "all pairs"
+        note(f"attention under a mask tensor: counted without its zeros, over {pairs}")
     return _attend(query, key, value, attn_mask, dropout_p, is_causal, scale, "top_left")
 
 
@@ -131,14 +168,19 @@ def _attend(
     rank = max(t.dim() for t in (query, key, value))
     if rank < 4 or min(t.dim() for t in (query, key, value)) < rank:
         query, key, value = (t[(None,) * (max(rank, 4) - t.dim())] for t in (query, key, value))
-    keep = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (query, key, value, mask)
-    )
+    keep = torch.is_grad_enabled() and any(map(_learnt, (query, key, value, mask)))
     scale = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     out: Tensor = OPS.attention(
         query, key, value, mask, dropout_p, is_causal, scale, alignment, keep
     )[0]
     return out[(0,) * (4 - rank)] if rank < 4 else out
+
+
+def _learnt(tensor: Tensor | None) -> bool:
+    """Whether a gradient is wanted; a sample under vmap does not say so itself."""
+    while tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor is not None and tensor.requires_grad
 
 
 def _plain(
@@ -166,8 +208,10 @@ def _check(
             None if t is None else torch.empty(t.shape, dtype=t.dtype, device="meta")
             for t in (query, key, value, mask)
         )
-        functional.scaled_dot_product_attention(
-            q, k, v, m, is_causal=is_causal, enable_gqa=gqa  # type: ignore[arg-type]
+        # the math kernel alone refuses a mask beside the flag: a GPU's takes both
+        causal = is_causal and (mask is None or not _fused_attention_allowed())
+        torch._C._nn.scaled_dot_product_attention(
+            q, k, v, m, is_causal=causal, enable_gqa=gqa  # type: ignore[arg-type]
         )  # fmt: skip
     if mask is None:
         return
@@ -193,6 +237,8 @@ def _biased(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Stands in for `CausalBias._dispatch`, which asks a GPU which of its kernels may run."""
+    from torch.nn.attention.bias import CausalVariant
+
     if is_causal:
         raise ValueError("CausalBias excludes is_causal=True")
     square = attn_mask.seq_len_q == attn_mask.seq_len_kv
@@ -210,6 +256,8 @@ def _biased(
 @contextmanager
 def causal_biases() -> Iterator[None]:
     """Take torch's own causal biases for what they are while it lasts: a flag, no mask."""
+    from torch.nn.attention.bias import CausalBias  # it touches the compiler, which may wait
+
     original = CausalBias.__dict__["_dispatch"]
     CausalBias._dispatch = staticmethod(_biased)  # type: ignore[method-assign]
     CausalBias.__new__ = _new_bias  # type: ignore[method-assign, assignment]

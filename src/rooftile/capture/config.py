@@ -59,11 +59,11 @@ def capture_config(
         TargetError: The model cannot be built or run.
     """
     settings = _read(path)
+    fakes = Fakes()  # before the library: it loads what waits for nobody then
     transformers = _transformers()
     model_class = _model_class(transformers, settings, path)
     wanted, notes = _weights_dtype(settings, dtype, path)
     progress("building the model")
-    fakes = Fakes()
     where = f"{model_class.__name__} cannot be built from {path}"
     with _in_one_line(), user_errors(where), _quiet(transformers):
         model, config, more = _build(model_class, settings, wanted)

@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.nn.attention.bias import CausalBias
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from rooftile.capture.attention import causal_biases
+from rooftile.capture.lazy import LAZY, lazy_weights
+from rooftile.capture.lazy_dynamo import put_off
 from rooftile.capture.values import Following, Values
 from rooftile.errors import InputError
 
 
 def _mode() -> FakeTensorMode:
+    put_off()
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -38,7 +39,7 @@ class Fakes:
     @contextmanager
     def building(self) -> Iterator[None]:
         """Make tensors as shapes, and follow what stands in small ones."""
-        with self.mode, Following(self.values), causal_biases():
+        with self.mode, Following(self.values), causal_biases(), lazy_weights():
             yield
 
 
@@ -62,11 +63,15 @@ class Faker:
         Raises:
             InputError: The tensor is sparse or nested.
         """
+        from torch.nn.attention.bias import CausalBias  # it touches the compiler, which may wait
+
         kept = self._dtype in (None, real.dtype) or not real.is_floating_point()
         if isinstance(real, CausalBias) or (
             isinstance(real, FakeTensor) and real.fake_mode is self._mode and kept
         ):
             return real
+        if isinstance(real, LAZY):
+            return real  # the first run makes it
         fake = self._made.get(id(real))
         if fake is None:
             fake = self._made[id(real)] = self._make(real)
@@ -95,11 +100,6 @@ class Faker:
             self._values.know(self.tensor(mask), held.to(self.tensor(mask).dtype))
 
     def _make(self, real: Tensor) -> Tensor:
-        if isinstance(real, (UninitializedParameter, UninitializedBuffer)):
-            raise InputError(
-                "model must have its lazy modules initialised: call it once on example inputs, "
-                "got one without shapes"
-            )
         if real.layout is not torch.strided or real.is_nested:
             kind = "nested" if real.is_nested else str(real.layout).removeprefix("torch.")
             raise InputError(f"tensors must be dense (torch.strided), got a {kind} one")

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
+from torch._functorch import apis
+from torch.nn import functional
 
 from rooftile.capture.attention import scaled_dot_product_attention
+from rooftile.capture.bounds import ctc_loss_of_numbers
 from rooftile.capture.grouped import grouped_mm
-from rooftile.capture.norm import dropout, log_softmax, rms_norm, softmax
+from rooftile.capture.norm import dropout, log_softmax, one_hot, rms_norm, softmax
 from rooftile.capture.notes import note
 from rooftile.capture.recurrent import (
     gru,
@@ -40,6 +44,8 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "rnn_tanh.input": rnn_tanh,
     "rnn_relu.input": rnn_relu,
     "_grouped_mm": grouped_mm,
+    "one_hot": one_hot,
+    "ctc_loss.IntList": ctc_loss_of_numbers,
 }
 
 
@@ -53,10 +59,32 @@ def fused_ops() -> Iterator[None]:
         for name, stand_in in REPLACED.items():
             for key in ("CPU", "AutogradCPU"):
                 library.impl(name, stand_in, key)
-        yield
+        with _over_samples():
+            yield
     finally:
         library._destroy()
         torch._nested_tensor_from_mask_left_aligned = aligned
+
+
+@contextmanager
+def _over_samples() -> Iterator[None]:
+    """Attention under vmap is one op over all samples, where torch takes it apart first."""
+    original = apis.vmap_impl
+
+    @wraps(original)
+    def vmap(*args: Any, **kwargs: Any) -> Any:
+        direct = functional.scaled_dot_product_attention
+        functional.scaled_dot_product_attention = scaled_dot_product_attention
+        try:
+            return original(*args, **kwargs)
+        finally:
+            functional.scaled_dot_product_attention = direct
+
+    apis.vmap_impl = vmap
+    try:
+        yield
+    finally:
+        apis.vmap_impl = original
 
 
 def _padded(src: torch.Tensor, mask: torch.Tensor) -> bool:

@@ -17,14 +17,19 @@ from torch._subclasses.fake_tensor import (
 )
 
 from rooftile.capture.attention import causal_biases
+from rooftile.capture.control import control_flow
 from rooftile.capture.devices import gpu_as_cpu
 from rooftile.capture.fake import Faker, Fakes, fake_weights
 from rooftile.capture.fused import fused_ops
+from rooftile.capture.lazy import copied, is_lazy, materialising
+from rooftile.capture.lazy_dynamo import uncompiled
+from rooftile.capture.lines import LineFinder
 from rooftile.capture.masks import readable_masks
 from rooftile.capture.modules import ModuleStack
 from rooftile.capture.notes import noting
 from rooftile.capture.recorder import Recorder
 from rooftile.capture.scan import fused_scans
+from rooftile.capture.skip_init import skip_init
 from rooftile.capture.step import Loss, check_optimizer, run_inference, run_training, tensors
 from rooftile.errors import InputError, RooftileError, TargetError
 from rooftile.records.graph import Graph
@@ -80,6 +85,8 @@ def capture_module(
     check_optimizer(optimizer, mode)
     wanted = torch_dtype(dtype)
     model, notes = _unwrapped(model)
+    lazy = is_lazy(model)
+    model = copied(model) if lazy else model
     fakes = fakes or Fakes()
     faker = Faker(fakes, wanted)
     modules = ModuleStack()
@@ -90,13 +97,16 @@ def capture_module(
         model.train(mode == "train")
         for context in (
             fakes.mode,
-            torch.compiler.set_stance("force_eager"),
+            uncompiled(),
             fused_ops(),
             fused_scans(),
             causal_biases(),
             readable_masks(fakes.values),
         ):
             stack.enter_context(context)
+        if lazy:
+            progress("initialising lazy modules")
+            _run_once(recorder, model, inputs, wanted)
         parameters = {
             recorder.storage_of(t): name
             for named in (model.named_buffers(), model.named_parameters())
@@ -106,6 +116,7 @@ def capture_module(
         stack.enter_context(modules.watch(model))
         stack.enter_context(user_errors("the model fails in its step"))
         stack.enter_context(gpu_as_cpu())
+        stack.enter_context(control_flow(recorder))
         stack.enter_context(recorder)
         progress("running the step")
         if mode == "train":
@@ -123,6 +134,21 @@ def capture_module(
         assumptions=(*assumptions, *notes, *noted, *_assumed(mode, optimizer, wanted)),
         versions={"torch": str(torch.__version__)},
     )
+
+
+def _run_once(recorder: Recorder, model: nn.Module, inputs: Any, dtype: torch.dtype | None) -> None:
+    """A run that nobody records, for lazy modules."""
+    recorder.paused = True
+    with (
+        user_errors("the model fails in its first run"),
+        materialising(model, dtype),
+        skip_init(),
+        gpu_as_cpu(),
+        control_flow(recorder),
+        recorder,
+    ):
+        run_inference(model, inputs)
+    recorder.paused = False
 
 
 def check_mode(mode: str) -> None:
@@ -185,13 +211,22 @@ def user_errors(what: str) -> Iterator[None]:
     except SystemExit as error:
         raise TargetError(f"{what}: it calls sys.exit({error.code!r})", "") from error
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        where = _line_of(error)
         raise TargetError(
-            f"{what}: it looks at a tensor's values ({error.func}), and a capture has shapes only",
+            f"{what}{where}: it looks at a tensor's values ({error.func}), and a capture has "
+            "shapes only",
             user_traceback(error),
         ) from error
     except Exception as error:
         message = f"{what}: {type(error).__name__}: {error}"
         raise TargetError(message, user_traceback(error)) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """`` at file.py:12``, the user's line that an error came from; empty if there is none."""
+    frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
+    line = LineFinder().nearest(reversed(frames))
+    return f" at {line}" if line else ""
 
 
 def user_traceback(error: BaseException) -> str:

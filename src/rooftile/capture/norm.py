@@ -1,4 +1,4 @@
-"""Normalisations, softmax and dropout as the one kernel each that a GPU runs."""
+"""Normalisations, softmax, dropout and one-hot rows as the kernels that a GPU runs."""
 
 from __future__ import annotations
 
@@ -120,3 +120,11 @@ def _softmax(op: Any, input: Tensor, dim: int, dtype: torch.dtype | None) -> Ten
         input = input.to(dtype)
     out: Tensor = op(input, dim, joined)
     return out
+
+
+def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
+    """Stands in for `aten::one_hot`: a GPU fills zeros and scatters a one into each row."""
+    if num_classes == -1:
+        num_classes = int(self.max().item()) + 1  # torch asks for it too
+    out = torch.zeros((*self.shape, num_classes), dtype=torch.int64)
+    return out.scatter_(-1, self.unsqueeze(-1), 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rooftile.capture.bounds import largest
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
 from rooftile.capture.modules import ModuleStack
@@ -33,6 +34,7 @@ class Recorder(TorchDispatchMode):
         ops: What ran, in order.
         phase: Given to each op that is recorded; the caller sets it.
         paused: Nothing is recorded while the caller has set it.
+        values: What is known to stand in small tensors.
     """
 
     supports_higher_order_operators = True
@@ -47,8 +49,8 @@ class Recorder(TorchDispatchMode):
         self.ops: list[Op] = []
         self.phase: Phase = "forward"
         self.paused = False
+        self.values = values
         self._modules = modules
-        self._values = values
         self._lines = LineFinder()
         self._signatures: dict[Any, Signature] = {}
         self._storages: dict[int, int] = {}
@@ -72,7 +74,7 @@ class Recorder(TorchDispatchMode):
                 parts = (stand_in or func.decompose)(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        result = self._values.run(self, signature, func, args, kwargs)
+        result = self.values.run(self, signature, func, args, kwargs, self._largest)
         if signature.base in ON_A_GPU:
             result = ON_A_GPU[signature.base](result)
         if not (signature.skip or self.paused):
@@ -90,6 +92,30 @@ class Recorder(TorchDispatchMode):
             number = self._storages[key] = len(self._storages)
             self._alive.append(storage)
         return number
+
+    def aside(self, function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Op]]:
+        """Call a function, and hand back with its result the ops it ran, recorded nowhere else."""
+        start = len(self.ops)
+        result = function(*args)
+        ran = self.ops[start:]
+        del self.ops[start:]
+        return result, ran
+
+    def _largest(self, base: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The largest result of an op whose values are not known, said to the user."""
+        answer = largest(base, args, kwargs)
+        if answer is not None:
+            n = args[0].numel() if base != "unique_dim" else args[0].shape[args[1]]
+            note(
+                f"{base} at {self.here()}: what it selects is in the values; all {n:,} are taken, "
+                "so what follows is counted from above"
+            )
+        return answer
+
+    def here(self) -> str:
+        """The user's line that is running."""
+        stated = place.get()
+        return stated[1] if stated else self._lines.find(depth=3) or "an unknown line"
 
     def _record(
         self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -148,7 +174,7 @@ class Recorder(TorchDispatchMode):
 
     def _lengths(self, name: str, ends: torch.Tensor, attrs: dict[str, Attr]) -> None:
         """How long the sequences of a packed batch are: it decides how many pairs there are."""
-        lengths = self._values.steps(ends)
+        lengths = self.values.steps(ends)
         if lengths is None:
             note("packed sequences of unknown lengths are taken as equally long")
         else:

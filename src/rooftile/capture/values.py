@@ -8,7 +8,7 @@ question has its answer. Weights and what is computed of them are never known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rooftile.capture.bounds import ctc_states
 from rooftile.capture.signature import Signature, signature_of
 
 # A mask of 2048 x 2048 is followed; what a model computes in floating point is not.
@@ -83,19 +84,26 @@ class Values:
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        bound: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] | None = None,
     ) -> Any:
         """Call an op; answer for it where it asks for values, and follow what it makes of them.
 
-        ``mode`` is who asks: an op that belongs to this one runs under it.
+        ``mode`` is who asks: an op that belongs to this one runs under it. ``bound`` answers for an
+        op whose values are not known, if it can.
         """
         base = signature.base
         if base in _ASKING:
             answer = self._answer(func, args, kwargs)
+            if answer is None and bound is not None:
+                answer = bound(base, args, kwargs)
             if answer is not None:
                 return answer
-        elif base == "index" and any(self._selects(index) for index in args[1]):
+        elif base == "_ctc_loss":
+            return ctc_states(*args, longest=self._longest(args[3]))
+        elif base == "index" and any(self._selects(index, bound) for index in args[1]):
             with mode:
-                args = (args[0], [place for index in args[1] for place in self._places(index)])
+                places = [place for index in args[1] for place in self._places(index, bound)]
+                args = (args[0], places)
         result = func(*args, **kwargs)
         if self._follows(signature, func):
             self._follow(signature, func, args, kwargs, result)
@@ -156,16 +164,25 @@ class Values:
         self.know(fake, real)
         return fake
 
-    def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
+    def _places(self, index: Tensor | None, bound: Any) -> tuple[Tensor | None, ...]:
         """An index of flags as the indices that it selects, as torch itself goes about it."""
-        if index is None or not self._selects(index):
+        if index is None or not self._selects(index, bound):
             return (index,)
         return torch.nonzero(index).unbind(1)
 
-    def _selects(self, index: Tensor | None) -> bool:
-        """Whether an index is of known flags: what it selects is in its values."""
-        flags = index is not None and index.dtype in (torch.bool, torch.uint8)
-        return flags and self.of(index) is not None  # type: ignore[arg-type]
+    def _selects(self, index: Tensor | None, bound: Any) -> bool:
+        """Whether an index is of flags that are known or, if the caller can tell, bounded."""
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            return False
+        return bound is not None or self.of(index) is not None
+
+    def _longest(self, lengths: Any) -> int | None:
+        """The largest of some lengths; None where they are not known."""
+        if isinstance(lengths, Tensor):
+            known = self.of(lengths)
+            with torch._C._DisableTorchDispatch():
+                lengths = () if known is None else known.tolist()
+        return max(lengths, default=None)
 
     def _real_argument(self, value: Any, shape_only: bool) -> Any:
         if isinstance(value, Tensor):

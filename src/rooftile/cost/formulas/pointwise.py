@@ -14,7 +14,7 @@ An op over a list of tensors (``foreach``) costs the sum over them, in one launc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from rooftile.cost.formulas.arithmetic import addition, is_complex, product, quotient
@@ -76,6 +76,14 @@ _COMPLEX_TABLE: dict[int, str] = {
     20: "silu",
 }
 _COMPLEX = {name: flops for flops, names in _COMPLEX_TABLE.items() for name in names.split()}
+
+
+def of_one(names: Iterable[str]) -> int:
+    """FLOP of a chain of ops on one element, by their names: 0 for what gathers, copies or fills.
+
+    A sum with a factor counts as one without, and adding into a gathered place as a sum.
+    """
+    return sum(_FIXED.get(name, name in ("add", "sub", "rsub", "index_put")) for name in names)
 
 
 def elements(op: Op) -> int:
