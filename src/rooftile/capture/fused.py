@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch._functorch import apis
+from torch import _functorch
 from torch.nn import functional
 
 from rooftile.capture.attention import scaled_dot_product_attention
@@ -69,16 +69,18 @@ def fused_ops() -> Iterator[None]:
 @contextmanager
 def _over_samples() -> Iterator[None]:
     """Attention under vmap is one op over all samples, where torch takes it apart first."""
+    apis: Any = _functorch.apis
+    functions: Any = functional
     original = apis.vmap_impl
 
     @wraps(original)
     def vmap(*args: Any, **kwargs: Any) -> Any:
-        direct = functional.scaled_dot_product_attention
-        functional.scaled_dot_product_attention = scaled_dot_product_attention
+        direct = functions.scaled_dot_product_attention
+        functions.scaled_dot_product_attention = scaled_dot_product_attention
         try:
             return original(*args, **kwargs)
         finally:
-            functional.scaled_dot_product_attention = direct
+            functions.scaled_dot_product_attention = direct
 
     apis.vmap_impl = vmap
     try:
