@@ -15,7 +15,7 @@ def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < n)
     tl.store(y_ptr + offs, x * factor, mask=offs < n)
@@ -24,7 +24,7 @@ def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
 def example():
     """A launch of it."""
     x = torch.empty(1000, device="meta", dtype=torch.float16)
-    scale_kernel[(8,)](x, x, 1000, 0.5, BLOCK=128)
+    scale[(8,)](x, x, 1000, 0.5, BLOCK=128)
 
 
 @triton.jit
@@ -51,3 +51,10 @@ def host_descriptor():
 @triton.jit
 def broken_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # noqa: F821
+
+
+@triton.jit
+def spilling(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs).to(tl.float32)
+    tl.store(y_ptr + offs, x / tl.sum(x))

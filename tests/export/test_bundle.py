@@ -30,8 +30,9 @@ def test_every_op_is_exported_or_refused():
     assert not set(SPECS) & set(REFUSED)
 
 
-@pytest.mark.parametrize("op", SPECS)
-@pytest.mark.parametrize("form", ["aligned", "any"])
+@pytest.mark.parametrize(
+    ("op", "form"), [(op, form) for op, spec in SPECS.items() for form in spec.forms()]
+)
 def test_the_kernel_and_grid_are_those_of_the_op(op, form):
     """At sizes that were not looked at, the formulas give what the op launches."""
     spec = SPECS[op]
@@ -39,7 +40,7 @@ def test_the_kernel_and_grid_are_those_of_the_op(op, form):
     derived = derive(op, spec, "bfloat16", spec.tuned.default, target, form, {})
     sizes = {name: 2 + i for i, name in enumerate(spec.sizes())}
     sizes |= {name: 1024 for name in ("rows", "queries", "keys") if name in sizes}
-    if form == "any":
+    if form != "aligned":
         sizes |= {name: 1001 for name in ("rows", "keys") if name in sizes}
     sizes[spec.tuned.size] = spec.tuned.default
     launch = trace(op, spec, "bfloat16", sizes, target, form).launch
@@ -59,10 +60,59 @@ def test_attention_on_hopper_is_the_portable_kernel(op):
     plans, notes = plans_of(Request([op], ["sm_90"]))
     assert {derived.build.kernel for derived, _ in plans} == {attention_fwd_kernel}
     assert [(d.form, d.build.target.name) for d, keep in plans if keep] == [
-        ("aligned", "sm_90"), ("any", "sm_90"),
+        ("aligned", "sm_90"), ("uneven", "sm_90"), ("any", "sm_90"),
     ]  # fmt: skip
-    assert len(notes) == 1
-    assert notes[0].startswith(f"{op} for sm_90, form aligned: that of sm_80 stands in")
+    for note, form in zip(notes, ("aligned", "uneven"), strict=True):
+        assert note.startswith(f"{op} for sm_90, form {form}: that of sm_80 stands in")
+
+
+def derived(op: str, form: str, target: str = "sm_90"):
+    """An op's kernel in bfloat16, planned and not compiled."""
+    spec = SPECS[op]
+    return derive(op, spec, "bfloat16", spec.tuned.default, target_of(target), form, {})
+
+
+def test_uneven_keys_keep_vector_loads():
+    """Any number of keys, and addresses and strides that are known to be aligned."""
+    kernel = derived("attention", "uneven", "sm_80")
+    assert {s.name: s.multiple_of for s in kernel.sizes}["keys"] == 1
+    assert kernel.build.constants["EVEN_K"] is False
+    assert all(p.argument.divisible for p in kernel.parameters if p.role == "tensor")
+    assert [s for s in derived("attention", "aligned", "sm_80").sizes if s.name == "keys"] == [
+        Size("keys", 128, None, 128)
+    ]
+
+
+def test_what_was_compiled_for_cannot_be_set():
+    """Label smoothing and soft-cap are compiled out of cross-entropy; the z-loss may be set."""
+    roles = {p.name: (p.role, p.default) for p in derived("cross_entropy", "any").parameters}
+    assert roles["smoothing"] == roles["softcap"] == ("fixed", 0.0)
+    assert roles["z_loss"] == ("scalar", 0.0)
+    targets = next(t for t in derived("cross_entropy", "any").tensors if t.name == "target")
+    assert (targets.dtype, targets.below, targets.shape) == ("int64", "cols", ("rows",))
+
+
+def test_a_stride_that_vectors_hang_on_cannot_be_set():
+    """The angles' rows are vectors where they are 64 apart: another stride would break them."""
+    aligned = {p.name: p for p in derived("rotary_embedding", "aligned").parameters}
+    assert (aligned["stride_cs"].role, aligned["stride_xh"].role) == ("fixed", "stride")
+    assert aligned["stride_cs"].formula == "ceil(head_dim / 2)"
+    assert not aligned["stride_cs"].argument.divisible
+    free = {p.name: p for p in derived("rotary_embedding", "any").parameters}
+    assert free["stride_cs"].role == "stride"
+
+
+def test_a_size_that_goes_by_twos_is_limited_so():
+    """Half a head of 65 to 128 elements takes the kernel of 128."""
+    kernel = derived("rotary_embedding", "any")
+    assert {s.name: s for s in kernel.sizes}["head_dim"] == Size("head_dim", 66, 128, 2)
+
+
+def test_blocks_of_rows_and_columns_multiply():
+    """Bias and GELU cut both into blocks: no single quotient gives the grid."""
+    assert derived("bias_gelu_dropout_residual", "any").grid == (
+        "ceil(rows / 2) * ceil(cols / 1024)", "1", "1",
+    )  # fmt: skip
 
 
 def test_a_tuned_size_is_limited_to_where_the_op_launches_that_kernel():
@@ -186,7 +236,7 @@ def test_the_same_bytes_come_from_two_folders(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "kernels.py").write_text(Path(KERNELS).read_text())
         monkeypatch.chdir(folder)
-        kernel = f"{folder}/kernels.py:scale_kernel"
+        kernel = f"{folder}/kernels.py:scale"
         rooftile.export_bundle(kernel, arch=["sm_80", "gfx942"], out="bundle")
         bundles.append({p.name: p.read_bytes() for p in Path("bundle").rglob("*") if p.is_file()})
     assert bundles[0] == bundles[1]

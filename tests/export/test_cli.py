@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from export.conftest import KERNELS
 
 from rooftile.errors import InputError
+from rooftile.export import write
 from rooftile.export.write import BUNDLE, CRATE, check_folder, write_folder
 
 
@@ -28,7 +30,7 @@ def here(tmp_path, monkeypatch) -> Path:
         (("softmax",), "--out must be given"),
         (("--out", "b"), "op must be given with --out"),
         (("softmix", "--out", "b"), "op must be one of softmax, log_softmax, rms_norm"),
-        (("cross_entropy", "--out", "b"), "cannot be exported: it is a training loss"),
+        (("linear_cross_entropy", "--out", "b"), "cannot be exported: it is a training loss"),
         (("softmax", "--out", "b", "--arch", "sm_70"), "target must be one of sm_80"),
         (("softmax", "--out", "b", "--arch", "sm_77"), "sm_77"),
         (("softmax", "--out", "b", "--arch", "sm_80,sm_80"), "arch sm_80 is given twice"),
@@ -107,7 +109,7 @@ def test_a_full_disk_leaves_no_half_bundle(here, monkeypatch):
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(InputError, match="No space left on device"):
-            write_folder(check_folder("b", True, BUNDLE), files)
+            write_folder(check_folder("b", True, BUNDLE), files, force=True)
         assert [path.name for path in here.iterdir()] == ["b"]
         assert (here / "b" / "old").read_bytes() == b"old"
 
@@ -127,6 +129,55 @@ def test_a_disk_of_no_room_is_really_met(here):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert not list(here.iterdir())
+
+
+def test_a_bundle_that_has_come_meanwhile_is_kept(here):
+    """Two exports into one folder: the second to finish says so, and the first's is whole."""
+    target = check_folder("b", False, BUNDLE)
+    write_folder(here / "b", {"manifest.json": b"first"})
+    with pytest.raises(InputError, match="has come into being and is kept: give --force"):
+        write_folder(target, {"manifest.json": b"second"})
+    assert (here / "b" / "manifest.json").read_bytes() == b"first"
+    assert [path.name for path in here.iterdir()] == ["b"]
+
+
+def test_a_reader_never_finds_half_a_bundle(here):
+    """While it is replaced again and again its name always leads to a whole one."""
+    files = {"manifest.json": b"m", "kernel": b"k"}
+    write_folder(here / "b", files)
+    missing, done = [], threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            if not os.path.isdir("b"):
+                missing.append(1)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(50):
+        write_folder(here / "b", files, force=True)
+    done.set()
+    reader.join()
+    assert not missing
+    assert [path.name for path in here.iterdir()] == ["b"]
+
+
+def test_an_interrupt_brings_back_what_was_there(here, monkeypatch):
+    """Where folders cannot be swapped in one step, the old one returns to its name."""
+    write_folder(here / "b", {"manifest.json": b"old"})
+    monkeypatch.setattr(write, "_exchange", lambda one, other: False)
+    rename = os.rename
+
+    def interrupted(one, other) -> None:
+        if str(one).endswith(".part"):
+            raise KeyboardInterrupt
+        rename(one, other)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(here / "b", {"manifest.json": b"new"}, force=True)
+    assert (here / "b" / "manifest.json").read_bytes() == b"old"
+    assert [path.name for path in here.iterdir()] == ["b"]
 
 
 def test_the_crate_is_written_and_kept(cli, here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -51,7 +52,7 @@ def test_divisibility_decides_about_the_loads(tmp_path):
 
 def test_a_call_gives_types_and_a_float_takes_4_bytes(tmp_path):
     """A float argument of Python is fp32 in the kernel; what must be passed is no C double."""
-    kernel = export(tmp_path, "scale_kernel")
+    kernel = export(tmp_path, "scale")
     factor = next(p for p in kernel.parameters if p.name == "factor")
     assert (factor.type, factor.bytes, factor.role, factor.default) == ("fp32", 4, "scalar", None)
     assert kernel.grid == ()
@@ -82,8 +83,8 @@ def test_descriptors_of_the_host_are_refused_with_the_reason(tmp_path):
         ("copy_kernel", {"call": "none"}, "signature of copy_kernel is not known"),
         ("no_kernel", {}, "has no kernel 'no_kernel'"),
         ("broken_kernel", {"signature": "*fp32", "constants": {"BLOCK": 16}}, "no_such_name"),
-        ("scale_kernel", {"grid": "ceil(m / 128)"}, "names 'm', sizes are n"),
-        ("scale_kernel", {"grid": "n, n, n, n"}, "grid must be one to three formulas"),
+        ("scale", {"grid": "ceil(m / 128)"}, "names 'm', sizes are n"),
+        ("scale", {"grid": "n, n, n, n"}, "grid must be one to three formulas"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, name, options, said):
@@ -142,3 +143,14 @@ def test_an_op_of_descriptors_alone_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(SPECS, "copy", launched_with(lambda x: True))
     with pytest.raises(InputError, match="is a TMA descriptor made by the host"):
         rooftile.export_bundle("copy", arch=["sm_90"], out=tmp_path / "bundle")
+
+
+def test_a_kernel_that_spills_is_named(tmp_path):
+    """512 numbers a thread do not fit its 255 registers: the bundle says so, and holds it."""
+    manifest = rooftile.export_bundle(
+        f"{KERNELS}:spilling", arch=["sm_80"], out=tmp_path / "bundle",
+        signature="*fp32:16, *fp32:16", constants={"BLOCK": 16384, "num_warps": 1},
+    )  # fmt: skip
+    (note,) = manifest.notes
+    said = re.match(r"spilling_sm80 keeps ([\d,]+) bytes of a thread in memory", note)
+    assert int(said[1].replace(",", "")) >= 4 * (512 - 255)

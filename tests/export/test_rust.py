@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from export.conftest import KERNELS
 
 import rooftile
 from rooftile.export.crate import crate_files
@@ -51,7 +52,27 @@ def test_the_host_builds_and_passes_its_tests(crate, bundle):
     assert "warning" not in built.stderr
     tested = cargo(crate, bundle, "test", "--lib", "--bins", "--tests")
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert tested.stdout.count("test result: ok") == 4
+    assert tested.stdout.count("test result: ok") == 5
+
+
+@needs_cargo
+def test_the_example_launches_a_kernel_of_ones_own(crate, bundle, tmp_path):
+    """``file.py:kernel`` to a launch from Rust: y = x / 2 with the stand-in driver."""
+    rooftile.export_bundle(
+        f"{KERNELS}:scale", arch=["sm_90"], out=tmp_path / "scale",
+        signature="*bf16:16, *bf16:16, i32:16, fp32", constants={"BLOCK": 1024},
+        grid="ceil(n / BLOCK)",
+    )  # fmt: skip
+    built = cargo(crate, bundle, "build", "--workspace", "--all-targets")
+    assert built.returncode == 0, built.stderr
+    built = crate / "target" / "debug"
+    program = [built / "examples" / "scale", tmp_path / "scale", built / "librooftile_standin.so"]
+    ran = subprocess.run(program, capture_output=True, text=True)
+    assert ran.stdout == "scale_sm90: 0 of 1048576 elements are wrong\n", ran.stderr
+    wrong = subprocess.run(
+        program, capture_output=True, text=True, env={**os.environ, "STANDIN_WRONG": "1"}
+    )
+    assert (wrong.returncode, wrong.stderr) == (9, "y must be x / 2\n")
 
 
 @needs_cargo
@@ -107,6 +128,29 @@ def test_the_c_example_launches_softmax(crate, bundle, tmp_path):
     env = {**os.environ, "STANDIN_CAPABILITY": "120"}
     ran = subprocess.run([program, bundle, standin], capture_output=True, text=True, env=env)
     assert (ran.returncode, ran.stderr) == (5, "the bundle has no softmax for sm_120\n")
+
+
+@needs_cc
+def test_the_header_counts_no_further_than_64_bits(bundle, tmp_path):
+    """A product past them stays at their end, where no parameter and no grid takes it."""
+    source = tmp_path / "count.c"
+    source.write_text("""
+#include "bundle.h"
+int main(void)
+{
+    const int64_t large = (int64_t)1 << 40;
+    printf("%d %d %d\\n", rooftile_times(large, large) == INT64_MAX,
+           rooftile_times(large, 1 << 20) == (int64_t)1 << 60,
+           rooftile_times(rooftile_ceil(rooftile_times(large, large), 7), 2) == INT64_MAX);
+    printf("%d %d %d\\n", (int)rooftile_ceil(10, 4), (int)rooftile_ceil(8, 4),
+           (int)rooftile_times(-3, 5));
+    return 0;
+}
+""")
+    compiled = compile_c(source, bundle, tmp_path / "count")
+    assert compiled.returncode == 0, compiled.stderr
+    ran = subprocess.run([tmp_path / "count"], capture_output=True, text=True)
+    assert ran.stdout == "1 1 1\n3 2 -15\n"
 
 
 @needs_cc

@@ -75,7 +75,7 @@ def export_bundle(
         cores=cores,
     )  # fmt: skip
     manifest, files = make_bundle(request, __version__, progress)
-    write_folder(target, files)
+    write_folder(target, files, force)
     return manifest
 
 
@@ -96,5 +96,5 @@ def write_rust_host(out: str | Path, *, force: bool = False) -> list[str]:
     from rooftile.export.write import CRATE, check_folder, write_folder
 
     files = crate_files()
-    write_folder(check_folder(out, force, CRATE), files)
+    write_folder(check_folder(out, force, CRATE), files, force)
     return list(files)

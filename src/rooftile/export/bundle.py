@@ -27,7 +27,7 @@ from rooftile.records.manifest import ExportedKernel, Form, Golden, Manifest
 from rooftile.records.resources import Constant
 
 PORTABLE = "sm_80"  # its PTX runs on every later GPU
-_FORMS: tuple[Form, ...] = ("aligned", "any")
+_REGISTER_BYTES = 255 * 4  # all that a thread can have; what spills more is far from its tile
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,12 @@ def make_bundle(
         kernel, content = assemble(derived, binary, keep)
         kernels.append(kernel)
         files.update(content)
+        spilled = binary.resources.spill_store_bytes
+        if spilled > _REGISTER_BYTES:
+            notes.append(
+                f"{derived.symbol} keeps {spilled:,} bytes of a thread in memory, for want of"
+                " registers: its results are right, and it is slow"
+            )
     golden, exact = _golden(request)
     files.update(exact)
     manifest = Manifest(
@@ -169,7 +175,7 @@ def _of_op(
     notes: list[str] = []
     for dtype in request.dtypes:
         for tuned in request.sizes.get(spec.tuned.size, (spec.tuned.default,)):
-            for form in _FORMS:
+            for form in spec.forms():
                 try:
                     found.append(derive(name, spec, dtype, tuned, target, form, options))
                 except DescriptorError as error:
@@ -194,7 +200,7 @@ def _without_descriptors(
         portable = target_of(PORTABLE)
         return [derive(name, spec, dtype, tuned, target, form, options, portable)]
     except DescriptorError:
-        if form == _FORMS[-1]:
+        if form == spec.forms()[-1]:
             raise error from None
         return []
 

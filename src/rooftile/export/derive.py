@@ -11,7 +11,7 @@ from rooftile.compile.kernel import DIVISIBLE, Argument
 from rooftile.compile.launch import Launch
 from rooftile.compile.targets import Target
 from rooftile.errors import InputError
-from rooftile.export.formula import evaluate, fit
+from rooftile.export.formula import divisors_in, evaluate, fit
 from rooftile.export.ops import DTYPES, OpSpec, Tuned
 from rooftile.export.probe import Prober
 from rooftile.export.trace import Traced, declared_constants, same_kernel
@@ -87,16 +87,20 @@ def derive(
         InputError: The launch follows its sizes by no formula.
     """
     prober = Prober(name, spec, dtype, planned or target, form)
-    step = _step(tuned, form)
+    step = _step(spec.tuned, tuned, form)
     probes = prober.around(tuned, step)
     launch = probes[0].launch
-    parameters = _parameters(name, probes, form)
-    grid = _grid(name, probes)
+    parameters = _parameters(spec, name, probes, form)
+    grid = _grid(spec, name, probes)
 
     def holds(value: int) -> bool:
         return _holds(launch, parameters, grid, prober.at(value))
 
-    marks = (DTYPES[dtype][1], f"{spec.tuned.letter}{tuned}", *(("any",) if form == "any" else ()))
+    marks = (
+        DTYPES[dtype][1],
+        f"{spec.tuned.letter}{tuned}",
+        *(() if form == "aligned" else (form,)),
+    )
     build = Build(
         kernel=launch.kernel,
         target=target,
@@ -124,23 +128,28 @@ def derive(
     )
 
 
-def _step(tuned: int, form: Form) -> int:
+def _step(rule: Tuned, tuned: int, form: Form) -> int:
     """By how much the tuned size may change: the aligned form's vectors must stay whole."""
     if form == "any":
-        return 1
+        return rule.step
     return DIVISIBLE if tuned % DIVISIBLE == 0 else 0
 
 
 def _tensors(spec: OpSpec, dtype: str) -> tuple[TensorSpec, ...]:
-    read = [TensorSpec(name, "input", dtype, shape) for name, shape in spec.inputs.items()]
+    read = [
+        TensorSpec(name, "input", spec.dtype_of(name, dtype), shape, spec.below.get(name, ""))
+        for name, shape in spec.inputs.items()
+    ]
     written = [
-        TensorSpec(name, "output", "float32" if name in spec.float32 else dtype, shape)
+        TensorSpec(name, "output", spec.dtype_of(name, dtype), shape)
         for name, shape in spec.outputs.items()
     ]
     return (*read, *written)
 
 
-def _parameters(name: str, probes: Sequence[Traced], form: Form) -> tuple[Visible, ...]:
+def _parameters(
+    spec: OpSpec, name: str, probes: Sequence[Traced], form: Form
+) -> tuple[Visible, ...]:
     """Every argument that is left at run time."""
     launch = probes[0].launch
     order = [p.name for p in launch.kernel.params if p.name in launch.call.arguments]
@@ -150,14 +159,14 @@ def _parameters(name: str, probes: Sequence[Traced], form: Form) -> tuple[Visibl
                 f"op {name!r} cannot be exported: which arguments of {launch.kernel.__name__} are"
                 " compiled in depends on the sizes"
             )
-    return tuple(_visible(name, argument, probes, form) for argument in order)
+    return tuple(_visible(spec, name, argument, probes, form) for argument in order)
 
 
-def _visible(op: str, name: str, probes: Sequence[Traced], form: Form) -> Visible:
+def _visible(spec: OpSpec, op: str, name: str, probes: Sequence[Traced], form: Form) -> Visible:
     """One argument: its meaning, and the divisibility that all probes have."""
     arguments = [probe.launch.call.arguments[name] for probe in probes]
     values = [probe.launch.values[name] for probe in probes]
-    divisible = form == "aligned" and all(argument.divisible for argument in arguments)
+    divisible = form != "any" and all(argument.divisible for argument in arguments)
     argument = replace(arguments[0], divisible=divisible)
     if argument.type.startswith("*"):
         tensors = {
@@ -170,26 +179,29 @@ def _visible(op: str, name: str, probes: Sequence[Traced], form: Form) -> Visibl
     if argument.type.startswith("fp"):
         if len(set(values)) != 1:
             raise _no_formula(op, name, "changes with the sizes")
-        return Visible(name, argument, "scalar", default=float(values[0]))
-    formula = _fitted(probes, [int(value) for value in values])
+        role: Role = "fixed" if name in spec.fixed else "scalar"
+        return Visible(name, argument, role, default=float(values[0]))
+    formula = _fitted(spec, probes, [int(value) for value in values])
     if formula is None:
         raise _no_formula(op, name, f"is {values} for sizes {[dict(p.sizes) for p in probes]}")
-    return Visible(name, argument, _role(name, formula, probes[0]), formula=formula)
+    role = _role(name, formula, probes[0], form == "any" or divisible)
+    return Visible(name, argument, role, formula=formula)
 
 
-def _role(name: str, formula: str, probe: Traced) -> Role:
+def _role(name: str, formula: str, probe: Traced, free: bool) -> Role:
+    """What a whole number is; a stride that is not free may hide vectors that it keeps whole."""
     if formula.removeprefix("-").isdigit():
         return "fixed"
     if name.startswith("stride"):
-        return "stride"
+        return "stride" if free else "fixed"
     return "size" if formula in probe.sizes else "fixed"
 
 
-def _grid(name: str, probes: Sequence[Traced]) -> tuple[str, ...]:
+def _grid(spec: OpSpec, name: str, probes: Sequence[Traced]) -> tuple[str, ...]:
     found = []
     for axis in range(3):
         extents = [probe.launch.grid[axis] for probe in probes]
-        formula = _fitted(probes, extents)
+        formula = _fitted(spec, probes, extents)
         if formula is None:
             raise _no_formula(
                 name, f"grid {'xyz'[axis]}", f"is {extents} for {[dict(p.sizes) for p in probes]}"
@@ -198,10 +210,12 @@ def _grid(name: str, probes: Sequence[Traced]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fitted(probes: Sequence[Traced], values: Sequence[int]) -> str | None:
-    """A formula over the sizes, which may divide by the kernel's constants."""
+def _fitted(spec: OpSpec, probes: Sequence[Traced], values: Sequence[int]) -> str | None:
+    """A formula over the sizes, which may divide as shapes do, or by the kernel's constants."""
     constants = declared_constants(probes[0].launch).values()
     divisors = [c for c in constants if isinstance(c, int) and not isinstance(c, bool)]
+    shapes = [*spec.inputs.values(), *spec.outputs.values()]
+    divisors += [number for shape in shapes for extent in shape for number in divisors_in(extent)]
     return fit(values, [probe.sizes for probe in probes], divisors)
 
 

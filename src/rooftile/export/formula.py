@@ -12,6 +12,7 @@ from math import prod
 
 from rooftile.errors import InputError
 
+_MOST_CEILS = 16  # more than any has: each is a step of recursion, in Rust and C too
 _TOKEN = re.compile(r"\s*(ceil\b|[A-Za-z_]\w*|-?\d+|[*/()])")
 
 
@@ -42,6 +43,8 @@ def _tokens(formula: str) -> list[str]:
             )
         tokens.append(found[1])
         at = found.end()
+    if tokens.count("ceil") > _MOST_CEILS:
+        raise InputError(f"formula must have at most {_MOST_CEILS} ceil, got {formula[:40]!r}...")
     return tokens
 
 
@@ -97,6 +100,29 @@ def fit(
     return None
 
 
+def factors_of(formula: str) -> list[str]:
+    """What stands between the outermost stars of a formula: ``["ceil(rows / 4)", "heads"]``."""
+    factors, depth = [""], 0
+    for letter in formula:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "*" and depth == 0:
+            factors.append("")
+        else:
+            factors[-1] += letter
+    return [factor.strip() for factor in factors]
+
+
+def names_in(formula: str) -> list[str]:
+    """The sizes that a formula names, each once."""
+    names = re.findall(r"[A-Za-z_]\w*", formula)
+    return [name for name in dict.fromkeys(names) if name != "ceil"]
+
+
+def divisors_in(formula: str) -> list[int]:
+    """The numbers by which a formula divides."""
+    return [int(number) for number in re.findall(r"/ (\d+)", formula)]
+
+
 def _groups(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Every choice of names, small ones first."""
     for count in range(1, len(names) + 1):
@@ -109,7 +135,7 @@ def _products(names: Sequence[str]) -> Iterator[str]:
 
 
 def _quotients(names: Sequence[str], divisors: Sequence[int]) -> Iterator[str]:
-    """Rounded-up quotients of products, alone and times other sizes."""
+    """Rounded-up quotients of products, alone and times other sizes; then of two sizes each."""
     for divisor in divisors:
         if divisor < 2:
             continue
@@ -118,6 +144,9 @@ def _quotients(names: Sequence[str], divisors: Sequence[int]) -> Iterator[str]:
             yield quotient
             for others in _groups([name for name in names if name not in group]):
                 yield f"{quotient} * {' * '.join(others)}"
+    for one, other in itertools.permutations([d for d in divisors if d > 1], 2):
+        for left, right in itertools.permutations(names, 2):
+            yield f"ceil({left} / {one}) * ceil({right} / {other})"
 
 
 def elements(shape: Iterable[str], sizes: Mapping[str, int]) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rooftile.export.formula import evaluate
-from rooftile.export.ops import DTYPES, OpSpec
+from rooftile.export.ops import DTYPES, TENSOR_DTYPES, OpSpec
 from rooftile.records.manifest import BundleFile, Golden
 
 
@@ -30,9 +30,12 @@ def golden_of(name: str, spec: OpSpec, dtype: str, tuned: int) -> tuple[Golden, 
     sizes = {**spec.golden, spec.tuned.size: tuned}
     generator = torch.Generator().manual_seed(zlib.crc32(f"{name} {dtype} {tuned}".encode()))
     inputs = {
-        key: torch.randn(
-            [evaluate(extent, sizes) for extent in shape], generator=generator, dtype=torch.float64
-        ).to(DTYPES[dtype][0])
+        key: _numbers(
+            [evaluate(extent, sizes) for extent in shape],
+            TENSOR_DTYPES[spec.dtype_of(key, dtype)][0],
+            sizes.get(spec.below.get(key, ""), 0),
+            generator,
+        )
         for key, shape in spec.inputs.items()
     }
     results = spec.reference(inputs)
@@ -40,7 +43,10 @@ def golden_of(name: str, spec: OpSpec, dtype: str, tuned: int) -> tuple[Golden, 
         zip(spec.outputs, results if isinstance(results, tuple) else (results,), strict=True)
     )
     stem = f"golden/{name}_{DTYPES[dtype][1]}_{spec.tuned.letter}{tuned}"
-    files = {f"{stem}.{key}.{DTYPES[dtype][1]}": _bytes(t) for key, t in inputs.items()}
+    files = {
+        f"{stem}.{key}.{TENSOR_DTYPES[spec.dtype_of(key, dtype)][1]}": _bytes(t)
+        for key, t in inputs.items()
+    }
     exact = {f"{stem}.{key}.fp32": _bytes(t.float()) for key, t in outputs.items()}
     golden = Golden(
         op=name,
@@ -50,6 +56,15 @@ def golden_of(name: str, spec: OpSpec, dtype: str, tuned: int) -> tuple[Golden, 
         outputs=_listed(outputs, exact),
     )
     return golden, {**files, **exact}
+
+
+def _numbers(
+    shape: list[int], dtype: torch.dtype, below: int, generator: torch.Generator
+) -> Tensor:
+    """Normal numbers, or whole ones from 0 to under ``below``."""
+    if below:
+        return torch.randint(below, shape, generator=generator, dtype=dtype)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def listed(path: str, content: bytes) -> BundleFile:

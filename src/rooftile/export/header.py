@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from importlib import resources
 
+from rooftile.export.formula import factors_of
 from rooftile.records.manifest import ExportedKernel, Parameter
 
 HEADER = "bundle.h"
@@ -97,17 +99,29 @@ def _parameter(parameter: Parameter, tensors: list[str]) -> str:
     default = 0.0 if parameter.default is None else parameter.default
     return (
         f"{{{_text(parameter.name)}, {_text(parameter.type)}, {parameter.bytes},"
-        f" {parameter.offset}, {parameter.divisible_by}, {_ROLES[parameter.role]}, {place},"
+        f" {parameter.offset}, {parameter.divisible_by}, {_role(parameter)}, {place},"
         f" {default!r}}}"
     )
 
 
+def _role(parameter: Parameter) -> str:
+    """A fixed number without a formula is no whole one."""
+    if parameter.role == "fixed" and not parameter.formula:
+        return "ROOFTILE_NUMBER"
+    return _ROLES[parameter.role]
+
+
 def _expression(formula: str, sizes: list[str]) -> str:
-    """A formula in C, over an array of the sizes."""
-    text = re.sub(
-        r"ceil\(([^/]+) / (\d+)\)", lambda m: f"((({m[1]}) + {int(m[2]) - 1}) / {m[2]})", formula
-    )
-    return re.sub(r"[A-Za-z_]\w*", lambda m: f"s[{sizes.index(m[0])}]", text)
+    """A formula in C, over an array of the sizes; what passes 64 bits stays at their end."""
+    factors = [_factor(factor, sizes) for factor in factors_of(formula)]
+    return functools.reduce(lambda product, factor: f"rooftile_times({product}, {factor})", factors)
+
+
+def _factor(factor: str, sizes: list[str]) -> str:
+    ceil = re.fullmatch(r"ceil\s*\((.*)/\s*(\d+)\s*\)", factor)
+    if ceil:
+        return f"rooftile_ceil({_expression(ceil[1], sizes)}, {ceil[2]})"
+    return f"s[{sizes.index(factor)}]" if factor in sizes else factor
 
 
 def _text(text: str) -> str:

@@ -10,13 +10,19 @@ from torch import Tensor
 
 from rooftile import ops
 from rooftile.errors import InputError
+from rooftile.export.formula import names_in
 from rooftile.ops.attention import attention_ref
+from rooftile.ops.bias_gelu_dropout_residual import bias_gelu_dropout_residual_ref
+from rooftile.ops.cross_entropy import cross_entropy_ref
 from rooftile.ops.geglu import geglu_ref
 from rooftile.ops.layer_norm import layer_norm_ref
 from rooftile.ops.log_softmax import log_softmax_ref
 from rooftile.ops.rms_norm import rms_norm_ref
+from rooftile.ops.rotary_embedding import rotary_embedding_ref
+from rooftile.ops.rows.cross_entropy import fwd_op as cross_entropy_op
 from rooftile.ops.softmax import softmax_ref
 from rooftile.ops.swiglu import swiglu_ref
+from rooftile.records.manifest import Form
 
 Tensors = Mapping[str, Tensor]
 Results = Tensor | tuple[Tensor, ...]
@@ -27,6 +33,7 @@ DTYPES = {
     "float16": (torch.float16, "fp16"),
     "bfloat16": (torch.bfloat16, "bf16"),
 }
+TENSOR_DTYPES = {**DTYPES, "int64": (torch.int64, "i64")}  # those of one tensor of an op
 RMS_EPS, LAYER_EPS = 1e-6, 1e-5  # what the scalar is where a launch sets none
 
 # One unit in the last place of a 16-bit result; what float32 sums of 10^5 elements may be off.
@@ -39,9 +46,16 @@ _MATRIX: Shape = ("rows", "cols")
 _ROW: Shape = ("cols",)
 _FLAT: Shape = ("elements",)
 _QUERIES: Shape = ("batch", "kv_heads * group", "queries", "head_dim")
+_HEADS: Shape = ("batch", "positions", "heads", "head_dim")
+_ANGLES: Shape = ("positions", "ceil(head_dim / 2)")
 _KEYS: Shape = ("batch", "kv_heads", "keys", "head_dim")
 # Weights are rounded to the dtype before they meet the values: 2^-9 of a mean of values.
 _ABSOLUTE_ATTENTION = {"float32": 1e-5, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# GELU's Phi is off by 1.5e-7 and is multiplied by up to 5 * 5; a pair of products that cancel, of
+# up to 5 * 5 each, is off by 2^-24 of one.
+_ABSOLUTE_PRODUCT = dict.fromkeys(DTYPES, 4e-6)
+# A log-sum-exp of float32 less a logit: some units in the last place of 2^4.
+_ABSOLUTE_LOSS = dict.fromkeys(DTYPES, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -54,12 +68,14 @@ class Tuned:
         default: Its value where none is asked for.
         farthest: Where the search for the kernel's limits ends; past it the op raises, or the
             limits are those of the parameters' types.
+        step: The op takes its multiples alone.
     """
 
     size: str = "cols"
     letter: str = "n"
     default: int = 4096
     farthest: int = 1 << 22
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,8 @@ class OpSpec:
         whole: Sizes that in the aligned form are multiples of a number.
         probes: Three values of each size at which the op takes the kernel that is exported; primes
             where they are not given.
+        below: Tensors of int64 to the size under which their values lie.
+        fixed: Scalars that no launch may set: the kernel was compiled for their values.
     """
 
     symbol: str
@@ -92,12 +110,24 @@ class OpSpec:
     float32: frozenset[str] = frozenset()
     whole: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    below: Mapping[str, str] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()
+
+    def forms(self) -> tuple[Form, ...]:
+        """The forms in which it is exported, the fastest first."""
+        return ("aligned", "uneven", "any") if self.whole else ("aligned", "any")
 
     def sizes(self) -> list[str]:
         """Names of all sizes, outermost first."""
         shapes = (*self.inputs.values(), *self.outputs.values())
-        extents = (name for shape in shapes for extent in shape for name in extent.split(" * "))
+        extents = (name for shape in shapes for extent in shape for name in names_in(extent))
         return list(dict.fromkeys(extents))
+
+    def dtype_of(self, tensor: str, dtype: str) -> str:
+        """Dtype of a tensor where the op is exported for ``dtype``."""
+        if tensor in self.below:
+            return "int64"
+        return "float32" if tensor in self.float32 else dtype
 
 
 def op_spec(name: str) -> OpSpec:
@@ -115,10 +145,7 @@ def op_spec(name: str) -> OpSpec:
 
 
 REFUSED = {
-    "cross_entropy": "it is a training loss, of several kernels with PyTorch between them",
     "linear_cross_entropy": "it is a training loss that multiplies matrices with PyTorch",
-    "bias_gelu_dropout_residual": "its mask is drawn from PyTorch's random numbers",
-    "rotary_embedding": "its angles' layout is the caller's; export your own call of its kernel",
 }
 
 
@@ -220,6 +247,42 @@ SPECS: dict[str, OpSpec] = {
         lambda t: geglu_ref(_wide(t)["gate"], _wide(t)["up"]),
         Tuned("elements", "e", 65536),
         {},
+        _ABSOLUTE_PRODUCT,
+    ),
+    "bias_gelu_dropout_residual": OpSpec(
+        "bias_gelu_residual_fwd",
+        {"x": _MATRIX, "bias": _ROW, "residual": _MATRIX},
+        {"y": _MATRIX},
+        lambda t: ops.bias_gelu_dropout_residual(t["x"], t["bias"], t["residual"]),
+        lambda t: bias_gelu_dropout_residual_ref(
+            _wide(t)["x"], _wide(t)["bias"], _wide(t)["residual"]
+        ),
+        absolute=_ABSOLUTE_PRODUCT,
+        fixed=frozenset({"scale"}),
+    ),
+    "rotary_embedding": OpSpec(
+        "rotary_embedding_fwd",
+        {"x": _HEADS, "cos": _ANGLES, "sin": _ANGLES},
+        {"y": _HEADS},
+        lambda t: ops.rotary_embedding(t["x"], t["cos"], t["sin"]),
+        lambda t: rotary_embedding_ref(_wide(t)["x"], _wide(t)["cos"], _wide(t)["sin"]),
+        Tuned("head_dim", "d", 128, 1024, 2),
+        {"batch": 2, "positions": 5, "heads": 3},
+        _ABSOLUTE_PRODUCT,
+    ),
+    "cross_entropy": OpSpec(
+        "cross_entropy_fwd",
+        {"x": _MATRIX, "target": _MATRIX[:1]},
+        {"loss": _MATRIX[:1], "lse": _MATRIX[:1]},
+        lambda t: cross_entropy_op(t["x"], t["target"], "none", -100, 0.0, 0.0, 0.0)[::2],
+        lambda t: (
+            cross_entropy_ref(t["x"].double(), t["target"], reduction="none"),
+            t["x"].double().logsumexp(-1),
+        ),
+        absolute=_ABSOLUTE_LOSS,
+        float32=frozenset({"loss", "lse"}),
+        below={"target": "cols"},
+        fixed=frozenset({"smoothing", "softcap"}),
     ),
     "attention": _attention(causal=False),
     "attention_causal": _attention(causal=True),

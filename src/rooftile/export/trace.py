@@ -13,7 +13,7 @@ from rooftile.compile.launch import Launch, record_launches
 from rooftile.compile.targets import Target
 from rooftile.errors import InputError
 from rooftile.export.formula import elements, evaluate
-from rooftile.export.ops import DTYPES, OpSpec
+from rooftile.export.ops import TENSOR_DTYPES, OpSpec
 from rooftile.ops._launch import Planned, planned_for
 from rooftile.records.manifest import Form
 
@@ -54,9 +54,9 @@ def trace(
         InputError: It launches none or several kernels, or passes what no other program can make.
     """
     inputs = {
-        key: _stand_in(elements(shape, sizes), DTYPES[dtype][0], form).view(
-            [evaluate(extent, sizes) for extent in shape]
-        )
+        key: _stand_in(
+            elements(shape, sizes), TENSOR_DTYPES[spec.dtype_of(key, dtype)][0], form
+        ).view([evaluate(extent, sizes) for extent in shape])
         for key, shape in spec.inputs.items()
     }
     with planned_for(Planned(target.name, sms)), torch.no_grad():
@@ -93,7 +93,7 @@ def refuse_descriptors(launch: Launch) -> None:
 
 def _stand_in(count: int, dtype: torch.dtype, form: Form) -> Tensor:
     """Memory that nothing reads: aligned as PyTorch aligns it, or off by one element."""
-    if form == "aligned":
+    if form != "any":
         return torch.empty(count, dtype=dtype)
     return torch.empty(count + 1, dtype=dtype)[1:]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 import tempfile
@@ -61,12 +63,13 @@ def _has(folder: Path, mark: Mark) -> bool:
     return file.is_file() and mark.words in file.read_text(errors="replace")
 
 
-def write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder that takes the place of what is there.
+def write_folder(target: Path, files: Mapping[str, bytes], force: bool = False) -> None:
+    """Write files into a folder of their own, which no other process ever sees half.
 
     Args:
         target: As ``check_folder`` gave it.
         files: Path below it to content.
+        force: Take the place of what is there, also of what has come since the check.
 
     Raises:
         InputError: It cannot be written: what was there is there still, and nothing else.
@@ -82,26 +85,39 @@ def write_folder(target: Path, files: Mapping[str, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())  # some file systems say only here that the disk is full
         os.chmod(temporary, 0o777 & ~_umask())
-        _put(Path(temporary), target)
+        _put(Path(temporary), target, force)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise InputError(
+                f"{target} has come into being and is kept: give --force to replace it"
+            ) from error
         raise InputError(f"cannot write {target}: {error.strerror}") from error
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put(new: Path, target: Path) -> None:
-    """Let a folder take the place of another."""
+def _put(new: Path, target: Path, force: bool) -> None:
+    """Let a folder take the place of another, or of nothing or an empty one."""
+    if force and target.exists() and _exchange(new, target):
+        return  # what was there has the name of the new one now, and goes with it
     old = new.with_suffix(".old")
-    if target.exists():
+    if force and target.exists():
         os.rename(target, old)
     try:
         os.rename(new, target)
-    except OSError:
+    except BaseException:
         if old.exists():
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step, so that a name is never without one; False: cannot be had."""
+    swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux's
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return swap is not None and swap(here, bytes(one), here, bytes(other), exchange) == 0
 
 
 def _umask() -> int:

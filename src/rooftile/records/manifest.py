@@ -14,7 +14,7 @@ from rooftile.records.resources import Constant
 SCHEMA_VERSION = 1
 
 Role = Literal["tensor", "size", "stride", "scalar", "fixed", "scratch", "profile_scratch"]
-Form = Literal["aligned", "any"]
+Form = Literal["aligned", "uneven", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Parameter:
         bytes: Size [B].
         offset: Place in the parameter buffer [B], as the binary has it.
         role: ``tensor``: the address of one; ``size`` and ``stride``: a whole number; ``scalar``: a
-            number that the caller may set; ``fixed``: this very value; ``scratch`` and
+            number that the caller may set; ``fixed``: this very value, ``formula`` or else
+            ``default``; ``scratch`` and
             ``profile_scratch``: memory that the launcher provides, null where its size is 0.
         divisible_by: What the build takes for granted: the value, or the address in bytes, is a
             multiple of it.
@@ -74,12 +75,14 @@ class TensorSpec:
         direction: Whether it is read or written.
         dtype: ``"bfloat16"``.
         shape: Formulas over the sizes, outermost first.
+        below: For whole numbers the size under which they lie, from 0 on; "" for others.
     """
 
     name: str
     direction: Literal["input", "output"]
     dtype: str
     shape: tuple[str, ...]
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ class ExportedKernel:
         op: What it computes: ``"softmax"``; the kernel's name for a user's own.
         dtype: Of the tensors; "" for a user's own.
         form: ``aligned``: as the op launches it for contiguous rows, addresses that are multiples
-            of 16 bytes; ``any``: no such assumption.
+            of 16 bytes, sizes that the kernel cuts into blocks in whole ones; ``uneven``: the same
+            without whole blocks; ``any``: no such assumption.
         target: ``"sm_90"``, ``"gfx942"``.
         parameters: All of them, those that the compiler adds included.
         sizes: What the formulas are over.

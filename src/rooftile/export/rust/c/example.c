@@ -41,7 +41,8 @@ static const rooftile_kernel *find(int capability)
     snprintf(target, sizeof target, "sm_%d", capability);
     for (i = 0; rooftile_kernels[i]; i++) {
         const rooftile_kernel *kernel = rooftile_kernels[i];
-        if (!strcmp(kernel->op, "softmax") && !strcmp(kernel->form, "aligned")
+        if (!strcmp(kernel->op, "softmax") && !strcmp(kernel->dtype, "bfloat16")
+            && !strcmp(kernel->form, "aligned")
             && !strcmp(kernel->target, target) && kernel->binary)
             return kernel;
     }

@@ -135,7 +135,7 @@ impl Bundle {
         }
         let mut fitting: Vec<&KernelSpec> =
             on_gpu.iter().copied().filter(|k| misfit(k, sizes).is_none()).collect();
-        fitting.sort_by_key(|k| (rank(k, gpu), k.form != "aligned"));
+        fitting.sort_by_key(|k| (rank(k, gpu), form_rank(k)));
         fitting.first().copied().ok_or_else(|| {
             let why: Vec<String> = on_gpu.iter().filter_map(|k| misfit(k, sizes)).collect();
             Error::argument(format!("the bundle has no {op} for these sizes: {}", why.join("; ")))
@@ -224,6 +224,11 @@ fn rank(spec: &KernelSpec, gpu: &Gpu) -> (u32, u32) {
         return (u32::from(far > 0), far);
     }
     (if ptx_runs(spec, gpu.capability) && old_enough(&spec.ptx_driver, gpu) { 2 } else { 3 }, far)
+}
+
+/// Lower is better: the more a form takes for granted, the faster it is.
+fn form_rank(spec: &KernelSpec) -> usize {
+    ["aligned", "uneven"].iter().position(|form| *form == spec.form).unwrap_or(2)
 }
 
 /// Whether the driver is at least of that CUDA version.

@@ -2,8 +2,9 @@
 
 use crate::cuda::Address;
 use crate::error::{Error, Result};
+use crate::float::{to_bfloat, to_half, DType};
 use crate::gpu::Buffer;
-use crate::manifest::{KernelSpec, Parameter, Role};
+use crate::manifest::{KernelSpec, Parameter, Role, MOST_PARAMETERS};
 
 const MOST_GRID_YZ: u32 = 65535;
 
@@ -20,7 +21,8 @@ pub struct Call<'k> {
 }
 
 impl<'k> Call<'k> {
-    pub(crate) fn new(spec: &'k KernelSpec) -> Call<'k> {
+    /// A launch with nothing set.
+    pub fn new(spec: &'k KernelSpec) -> Call<'k> {
         Call {
             spec,
             sizes: vec![None; spec.sizes.len()],
@@ -99,6 +101,26 @@ impl<'k> Call<'k> {
         Ok(self)
     }
 
+    /// Checks the arguments and gives what a launch passes: the value of every parameter in the
+    /// kernel's order, the addresses of scratch memory null, and the grid in clusters. None where
+    /// there is nothing to do.
+    ///
+    /// `Kernel::launch` does this; it is for programs that launch by other means.
+    pub fn pack(&self, values: &mut [u64; MOST_PARAMETERS]) -> Result<Option<[u32; 3]>> {
+        let mut sizes = [0i64; MOST_PARAMETERS];
+        if self.read_sizes(&mut sizes)? {
+            return Ok(None);
+        }
+        let grid = self.grid(&sizes)?;
+        if grid.contains(&0) {
+            return Ok(None);
+        }
+        for (i, parameter) in self.spec.parameters.iter().enumerate() {
+            values[i] = self.value(i, parameter, &sizes)?;
+        }
+        Ok(Some(grid))
+    }
+
     fn unknown<'a>(&self, what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
         let known: Vec<&str> = known.collect();
         let list = if known.is_empty() { "none".into() } else { known.join(", ") };
@@ -110,7 +132,7 @@ impl<'k> Call<'k> {
     }
 
     /// Sizes in order; whether there is nothing to do.
-    pub(crate) fn read_sizes(&self, sizes: &mut [i64]) -> Result<bool> {
+    fn read_sizes(&self, sizes: &mut [i64]) -> Result<bool> {
         let mut empty = false;
         for (i, size) in self.spec.sizes.iter().enumerate() {
             let value = self.sizes[i]
@@ -131,7 +153,7 @@ impl<'k> Call<'k> {
         Ok(empty)
     }
 
-    pub(crate) fn grid(&self, sizes: &[i64]) -> Result<[u32; 3]> {
+    fn grid(&self, sizes: &[i64]) -> Result<[u32; 3]> {
         let Some(formulas) = &self.spec.grid else {
             return self.grid.ok_or_else(|| self.wrong("its grid is not set".into()));
         };
@@ -148,7 +170,7 @@ impl<'k> Call<'k> {
     }
 
     /// The bits of an argument.
-    pub(crate) fn value(&self, at: usize, parameter: &Parameter, sizes: &[i64]) -> Result<u64> {
+    fn value(&self, at: usize, parameter: &Parameter, sizes: &[i64]) -> Result<u64> {
         let value = match &parameter.role {
             Role::Tensor(tensor) => self.address(*tensor, sizes)?,
             Role::Whole { formula, .. } => {
@@ -163,6 +185,7 @@ impl<'k> Call<'k> {
                     .ok_or_else(|| self.wrong(format!("scalar {} is not set", parameter.name)))?;
                 return self.float(parameter, value);
             }
+            Role::Number(value) => return self.float(parameter, *value),
             Role::Scratch | Role::ProfileScratch => 0,
         };
         if value % parameter.divisible_by != 0 {
@@ -194,6 +217,8 @@ impl<'k> Call<'k> {
         match parameter.kind.as_str() {
             "fp32" => Ok(u64::from((value as f32).to_bits())), // 4 bytes, not a C double
             "fp64" => Ok(value.to_bits()),
+            "fp16" => Ok(u64::from(to_half(value as f32))),
+            "bf16" => Ok(u64::from(to_bfloat(value as f32))),
             kind => Err(self.wrong(format!("{}: a {kind} cannot be passed", parameter.name))),
         }
     }
@@ -203,7 +228,7 @@ impl<'k> Call<'k> {
         let (address, bytes) = self.tensors[at]
             .ok_or_else(|| self.wrong(format!("tensor {} is not given", tensor.name)))?;
         if self.contiguous && !tensor.dtype.is_empty() {
-            let width = if tensor.dtype == "float32" { 4 } else { 2 };
+            let width = DType::parse(&tensor.dtype)?.bytes() as i64;
             let elements = tensor.shape.iter().try_fold(1i64, |product, extent| {
                 extent.value(sizes).and_then(|extent| product.checked_mul(extent))
             });

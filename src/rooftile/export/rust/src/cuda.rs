@@ -99,6 +99,8 @@ driver! {
         wait = "cuEventSynchronize"(Handle);
         elapsed = "cuEventElapsedTime"(*mut f32, Handle, Handle);
         destroy_event = "cuEventDestroy_v2"(Handle);
+        stream = "cuStreamCreate"(*mut Handle, c_uint);
+        destroy_stream = "cuStreamDestroy_v2"(Handle);
         launch = "cuLaunchKernel"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     }
     newer {

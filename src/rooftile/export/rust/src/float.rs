@@ -1,4 +1,4 @@
-//! The three dtypes of tensors, to and from float32.
+//! The dtypes of tensors, to and from float32.
 
 use crate::error::{Error, Result};
 
@@ -7,6 +7,8 @@ pub enum DType {
     Float32,
     Float16,
     BFloat16,
+    /// Of classes: whole numbers that float32 holds exactly.
+    Int64,
 }
 
 impl DType {
@@ -15,18 +17,19 @@ impl DType {
             "float32" => Ok(DType::Float32),
             "float16" => Ok(DType::Float16),
             "bfloat16" => Ok(DType::BFloat16),
+            "int64" => Ok(DType::Int64),
             _ => Err(Error::argument(format!(
-                "dtype must be float32, float16 or bfloat16, got {name:?}"
+                "dtype must be float32, float16, bfloat16 or int64, got {name:?}"
             ))),
         }
     }
 
     /// Bytes of an element.
     pub fn bytes(self) -> usize {
-        if self == DType::Float32 {
-            4
-        } else {
-            2
+        match self {
+            DType::Int64 => 8,
+            DType::Float32 => 4,
+            DType::Float16 | DType::BFloat16 => 2,
         }
     }
 
@@ -36,6 +39,7 @@ impl DType {
             DType::Float32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
             DType::Float16 => values.iter().flat_map(|v| to_half(*v).to_le_bytes()).collect(),
             DType::BFloat16 => values.iter().flat_map(|v| to_bfloat(*v).to_le_bytes()).collect(),
+            DType::Int64 => values.iter().flat_map(|v| (*v as i64).to_le_bytes()).collect(),
         }
     }
 
@@ -51,11 +55,17 @@ impl DType {
             DType::BFloat16 => {
                 bytes.chunks_exact(2).map(|b| f32::from_bits(u32::from(half(b)) << 16)).collect()
             }
+            DType::Int64 => bytes
+                .chunks_exact(8)
+                .map(|b| {
+                    i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
+                })
+                .collect(),
         }
     }
 }
 
-fn to_bfloat(value: f32) -> u16 {
+pub(crate) fn to_bfloat(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
         return (bits >> 16) as u16 | 0x40;
@@ -63,7 +73,7 @@ fn to_bfloat(value: f32) -> u16 {
     (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 
-fn to_half(value: f32) -> u16 {
+pub(crate) fn to_half(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = ((bits >> 16) & 0x8000) as u16;
     let size = value.abs();
@@ -132,6 +142,10 @@ mod tests {
         let values = [0.0, -1.5, 3.25, 1e-3];
         let back = DType::Float32.decode(&DType::Float32.encode(&values));
         assert_eq!(back, values);
+        assert_eq!(
+            DType::Int64.decode(&DType::Int64.encode(&[262143.0, -100.0])),
+            [262143.0, -100.0]
+        );
         assert_eq!(DType::BFloat16.decode(&DType::BFloat16.encode(&[1.5, -2.0])), [1.5, -2.0]);
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::error::{Error, Result};
 
+/// More `ceil` than any formula has: a text that goes further is refused, not recursed into.
+const DEEPEST: usize = 16;
+
 #[derive(Debug, Clone, PartialEq)]
 enum Factor {
     Number(i64),
@@ -16,7 +19,7 @@ pub struct Formula(Vec<Factor>);
 impl Formula {
     /// Reads a formula; `names` are the sizes it may name.
     pub fn parse(text: &str, names: &[String]) -> Result<Formula> {
-        let mut reader = Reader { text, rest: text, names };
+        let mut reader = Reader { text, rest: text, names, depth: 0 };
         let formula = reader.product()?;
         if !reader.rest.trim().is_empty() {
             return Err(reader.error("an end"));
@@ -45,6 +48,7 @@ struct Reader<'a> {
     text: &'a str,
     rest: &'a str,
     names: &'a [String],
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -78,6 +82,10 @@ impl<'a> Reader<'a> {
             return Ok(Factor::Number(number));
         }
         if word == "ceil" {
+            self.depth += 1;
+            if self.depth > DEEPEST {
+                return Err(Error::bundle(format!("a formula has over {DEEPEST} ceil in it")));
+            }
             self.expect("(")?;
             let inner = self.product()?;
             self.expect("/")?;
@@ -157,6 +165,7 @@ mod tests {
         ] {
             assert!(Formula::parse(text, &names()).is_err(), "{text}");
         }
+        assert!(Formula::parse(&"ceil(".repeat(100_000), &names()).is_err());
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use crate::cuda::{Address, Driver, Handle, LIBRARY};
 use crate::error::{Error, Kind, Result};
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::rc::Rc;
 
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 const SHARED_OPT_IN: c_int = 97;
+const NON_BLOCKING: c_uint = 1;
 
 /// A stream; the default one is null. Any `CUstream` of the primary context can be given.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +105,15 @@ impl Gpu {
         self.driver.check("cuCtxSynchronize", unsafe { (self.driver.synchronize)() })
     }
 
+    /// A stream of its own, which does not wait for the default one.
+    pub fn stream(&self) -> Result<OwnStream> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: one handle is written
+        let code = unsafe { (self.driver.stream)(&mut handle, NON_BLOCKING) };
+        self.driver.check("cuStreamCreate", code)?;
+        Ok(OwnStream { driver: Rc::clone(&self.driver), stream: Stream(handle) })
+    }
+
     /// Time between two points of a stream.
     pub fn timer(&self) -> Result<Timer> {
         let mut events = [ptr::null_mut(); 2];
@@ -139,6 +149,19 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: the address came from cuMemAlloc and is freed once
         unsafe { (self.driver.free)(self.address) };
+    }
+}
+
+/// A stream, destroyed when it is dropped.
+pub struct OwnStream {
+    driver: Rc<Driver>,
+    pub stream: Stream,
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // SAFETY: made by cuStreamCreate, destroyed once
+        unsafe { (self.driver.destroy_stream)(self.stream.0) };
     }
 }
 

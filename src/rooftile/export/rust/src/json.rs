@@ -59,7 +59,7 @@ impl Json {
     pub fn number(&self, name: &str) -> Result<Option<f64>> {
         match self.field(name)? {
             Json::Null => Ok(None),
-            Json::Number(n) => Ok(Some(*n)),
+            Json::Number(n) if n.is_finite() => Ok(Some(*n)),
             other => Err(wrong(name, "a number", other)),
         }
     }

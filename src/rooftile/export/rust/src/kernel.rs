@@ -61,6 +61,11 @@ impl Kernel {
         &self.spec
     }
 
+    /// The driver's handle, for launches by other means; it lives as long as the kernel.
+    pub fn function(&self) -> Handle {
+        self.function
+    }
+
     /// A launch with nothing set.
     pub fn call(&self) -> Call<'_> {
         Call::new(&self.spec)
@@ -99,7 +104,7 @@ impl Kernel {
         let code =
             unsafe { (self.driver.function_attribute)(&mut fixed, STATIC_SHARED, self.function) };
         self.driver.check("cuFuncGetAttribute", code)?;
-        if wanted + fixed.max(0) as u32 > most {
+        if u64::from(wanted) + fixed.max(0) as u64 > u64::from(most) {
             return Err(Error::new(Kind::WrongArchitecture, format!(
                 "{} takes {wanted} + {fixed} bytes of shared memory a block, this GPU has {most}", self.spec.symbol)));
         }
@@ -121,31 +126,42 @@ impl Kernel {
 
     /// Checks the arguments and launches; with a size of 0 there is nothing to do.
     pub fn launch(&self, call: &Call<'_>, stream: Stream) -> Result<()> {
+        let mut values = [0u64; MOST_PARAMETERS];
+        let Some(grid) = self.prepare(call, &mut values)? else { return Ok(()) };
+        let mut pointers = [ptr::null_mut::<c_void>(); MOST_PARAMETERS];
+        for (pointer, value) in pointers.iter_mut().zip(&mut values[..self.spec.parameters.len()]) {
+            *pointer = ptr::addr_of_mut!(*value).cast();
+        }
+        self.submit(grid, stream, &mut pointers)
+    }
+
+    /// Checks the arguments as `launch` does, and gives the grid; None where there is nothing to
+    /// do.
+    pub fn check(&self, call: &Call<'_>) -> Result<Option<[u32; 3]>> {
+        self.prepare(call, &mut [0u64; MOST_PARAMETERS])
+    }
+
+    /// The value of every parameter, and the grid.
+    fn prepare(
+        &self,
+        call: &Call<'_>,
+        values: &mut [u64; MOST_PARAMETERS],
+    ) -> Result<Option<[u32; 3]>> {
         if !ptr::eq(call.spec(), &self.spec) {
             return Err(Error::argument(format!(
                 "the call was made for another kernel than {}",
                 self.spec.symbol
             )));
         }
-        let mut sizes = [0i64; MOST_PARAMETERS];
-        if call.read_sizes(&mut sizes)? {
-            return Ok(());
+        let Some(grid) = call.pack(values)? else { return Ok(None) };
+        for (value, parameter) in values.iter_mut().zip(&self.spec.parameters) {
+            match parameter.role {
+                Role::Scratch => *value = self.memory(0, self.spec.scratch, grid)?,
+                Role::ProfileScratch => *value = self.memory(1, self.spec.profile_scratch, grid)?,
+                _ => {}
+            }
         }
-        let grid = call.grid(&sizes)?;
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let mut values = [0u64; MOST_PARAMETERS];
-        let mut pointers = [ptr::null_mut::<c_void>(); MOST_PARAMETERS];
-        for (i, parameter) in self.spec.parameters.iter().enumerate() {
-            values[i] = match parameter.role {
-                Role::Scratch => self.memory(0, self.spec.scratch, grid)?,
-                Role::ProfileScratch => self.memory(1, self.spec.profile_scratch, grid)?,
-                _ => call.value(i, parameter, &sizes)?,
-            };
-            pointers[i] = ptr::addr_of_mut!(values[i]).cast();
-        }
-        self.submit(grid, stream, &mut pointers)
+        Ok(Some(grid))
     }
 
     /// Device memory for every block of the grid; its address, null for none.
@@ -153,9 +169,15 @@ impl Kernel {
         if scratch.bytes_per_block == 0 {
             return Ok(0);
         }
-        let blocks = grid.iter().map(|extent| u64::from(*extent)).product::<u64>()
-            * u64::from(self.spec.cluster);
-        let bytes = (blocks * scratch.bytes_per_block) as usize;
+        let factors = [grid[0], grid[1], grid[2], self.spec.cluster].map(u64::from);
+        let bytes = factors
+            .iter()
+            .try_fold(scratch.bytes_per_block, |product, factor| product.checked_mul(*factor))
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| {
+                let blocks = format!("{grid:?} blocks of {} bytes", scratch.bytes_per_block);
+                Error::argument(format!("{}: scratch of {blocks} is too large", self.spec.symbol))
+            })?;
         let mut held = self.scratch.borrow_mut();
         if held[which].as_ref().map_or(true, |buffer| buffer.bytes < bytes) {
             self.gpu.synchronize()?; // launches under way may use what is freed here

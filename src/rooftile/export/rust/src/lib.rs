@@ -33,6 +33,6 @@ pub mod sha256;
 pub use bundle::{Bundle, Source};
 pub use call::Call;
 pub use error::{Error, Kind, Result};
-pub use gpu::{Buffer, Gpu, Stream};
+pub use gpu::{Buffer, Gpu, OwnStream, Stream};
 pub use kernel::Kernel;
 pub use manifest::{KernelSpec, Manifest};

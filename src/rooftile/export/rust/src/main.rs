@@ -1,7 +1,9 @@
 //! The program: `inspect` a bundle without a driver, `run` a kernel of it.
 
+mod clock;
 mod reference;
 mod run;
+mod shapes;
 
 use rooftile_host::cuda::LIBRARY;
 use rooftile_host::{Bundle, Error, Kind, Result, Source};
@@ -15,6 +17,9 @@ usage: rooftile-host inspect [BUNDLE]
 BUNDLE is ./bundle where it is not given. KERNEL is an op or a symbol of the bundle.
 exit codes: 0; 2 usage; 3 no driver; 4 no GPU; 5 wrong architecture; 6 driver too old;
 7 bad bundle; 8 bad argument; 9 wrong result; 10 the driver refused a call";
+
+/// Faults that an error names one by one.
+const MOST_FAULTS: usize = 4;
 
 /// Lets a reader that stops early (`| head`) end the program quietly, as other commands do.
 #[cfg(unix)]
@@ -84,10 +89,14 @@ fn inspect(folder: &str) -> Result<()> {
         }
     }
     if bad.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::bundle(bad.join("; ")))
+        return Ok(());
     }
+    let shown = bad.len().min(MOST_FAULTS);
+    let more = match bad.len() - shown {
+        0 => String::new(),
+        n => format!("; and {n} more"),
+    };
+    Err(Error::bundle(format!("{}{more}", bad[..shown].join("; "))))
 }
 
 /// Which drivers load it.
@@ -131,14 +140,17 @@ fn request(arguments: &[String]) -> Result<run::Request> {
             "driver" => request.driver.clone_from(value),
             "device" => request.device = i32::try_from(whole(name, value)?).unwrap_or(-1),
             "launches" => request.launches = whole(name, value)?.max(1) as usize,
-            size => request.sizes.push((size.to_string(), whole(name, value)?)),
+            size => {
+                request.sizes.retain(|(known, _)| known != size); // the last of two counts
+                request.sizes.push((size.to_string(), whole(name, value)?));
+            }
         }
     }
     Ok(request)
 }
 
 fn whole(name: &str, value: &str) -> Result<i64> {
-    value.parse().ok().filter(|number| (0..=i64::from(i32::MAX)).contains(number)).ok_or_else(
-        || Error::new(Kind::Usage, format!("--{name} must be a whole number, got {value:?}")),
-    )
+    value.parse().ok().filter(|number| *number >= 0).ok_or_else(|| {
+        Error::new(Kind::Usage, format!("--{name} must be a whole number, got {value:?}"))
+    })
 }

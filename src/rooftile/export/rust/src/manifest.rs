@@ -27,6 +27,8 @@ pub enum Role {
     },
     /// A number that the caller may set.
     Scalar(Option<f64>),
+    /// This very number.
+    Number(f64),
     /// Memory that the launch provides.
     Scratch,
     ProfileScratch,
@@ -61,6 +63,8 @@ pub struct Tensor {
     pub input: bool,
     pub dtype: String,
     pub shape: Vec<Formula>,
+    /// The size under which whole numbers lie, from 0 on; empty for other tensors.
+    pub below: String,
 }
 
 /// Bytes for each block and their alignment.

@@ -5,6 +5,9 @@ use crate::formula::Formula;
 use crate::json::Json;
 use crate::manifest::*;
 
+const MOST_THREADS: u32 = 1024;
+const MOST_CLUSTER: u32 = 16;
+
 impl Manifest {
     /// Reads a manifest; one of another kind or schema version is refused.
     pub fn parse(text: &str) -> Result<Manifest> {
@@ -58,8 +61,8 @@ fn kernel(json: &Json) -> Result<KernelSpec> {
         dtype: json.text("dtype")?.to_string(),
         form: json.text("form")?.to_string(),
         target: json.text("target")?.to_string(),
-        threads: small(json, "threads")?,
-        cluster: small(json, "cluster")?,
+        threads: within(json, "threads", MOST_THREADS)?,
+        cluster: within(json, "cluster", MOST_CLUSTER)?,
         dynamic_shared_bytes: small(json, "dynamic_shared_bytes")?,
         static_shared_bytes: small(json, "static_shared_bytes")?,
         registers: json.whole("registers")?,
@@ -81,6 +84,17 @@ fn kernel(json: &Json) -> Result<KernelSpec> {
         tensors,
         grid,
     })
+}
+
+/// A count from 1 on.
+fn within(json: &Json, name: &str, most: u32) -> Result<u32> {
+    let value = small(json, name)?;
+    if value == 0 || value > most {
+        return Err(Error::bundle(format!(
+            "manifest: {name:?} must be 1 to {most}, it is {value}"
+        )));
+    }
+    Ok(value)
 }
 
 /// A count that the driver takes as 32 bits.
@@ -106,6 +120,7 @@ fn tensor(json: &Json, names: &[String]) -> Result<Tensor> {
         input: json.text("direction")? == "input",
         dtype: json.text("dtype")?.to_string(),
         shape: shape.iter().map(|text| Formula::parse(text, names)).collect::<Result<_>>()?,
+        below: json.text("below")?.to_string(),
     })
 }
 
@@ -121,6 +136,11 @@ fn parameter(json: &Json, names: &[String], tensors: &mut Vec<Tensor>) -> Result
         "scalar" => Role::Scalar(json.number("default")?),
         "scratch" => Role::Scratch,
         "profile_scratch" => Role::ProfileScratch,
+        "fixed" if json.text("formula")?.is_empty() => {
+            Role::Number(json.number("default")?.ok_or_else(|| {
+                Error::bundle(format!("parameter {name}: it is fixed to nothing"))
+            })?)
+        }
         role @ ("size" | "stride" | "fixed") => Role::Whole {
             formula: Formula::parse(json.text("formula")?, names)?,
             stride: role == "stride",
@@ -142,7 +162,13 @@ fn parameter(json: &Json, names: &[String], tensors: &mut Vec<Tensor>) -> Result
 fn position(name: &str, tensors: &mut Vec<Tensor>) -> usize {
     tensors.iter().position(|tensor| tensor.name == name).unwrap_or_else(|| {
         let name = name.to_string();
-        tensors.push(Tensor { name, input: true, dtype: String::new(), shape: Vec::new() });
+        tensors.push(Tensor {
+            name,
+            input: true,
+            dtype: String::new(),
+            shape: Vec::new(),
+            below: String::new(),
+        });
         tensors.len() - 1
     })
 }

@@ -36,12 +36,25 @@ pub fn reference(
             both.extend(one("y", rows(x.len(), size("cols"), |i| norm(op, &wide(&sum[i]), t))));
             Some(both)
         }
-        "swiglu" => {
+        "swiglu" | "geglu" => {
             let (gate, up) = (t.get("gate")?, t.get("up")?);
-            let silu = |g: f32| f64::from(g) / (1.0 + f64::from(-g).exp());
-            let each = |i: Range| i.map(|i| silu(gate[i]) * f64::from(up[i])).collect();
+            let activation = if op == "swiglu" { silu } else { gelu };
+            let value = |i: usize| activation(f64::from(gate[i])) * f64::from(up[i]);
+            let each = |i: Range| i.map(value).collect();
             Some(one("y", rows(gate.len(), 1, each)))
         }
+        "bias_gelu_dropout_residual" => {
+            let (x, bias, residual) = (t.get("x")?, t.get("bias")?, t.get("residual")?);
+            let cols = size("cols");
+            let value = |i: usize| {
+                gelu(f64::from(x[i]) + f64::from(bias[i % cols])) + f64::from(residual[i])
+            };
+            Some(one("y", rows(x.len(), cols, |i| i.map(value).collect())))
+        }
+        "rotary_embedding" => {
+            Some(one("y", rotary(t, size("positions"), size("heads"), size("head_dim"))?))
+        }
+        "cross_entropy" => Some(cross_entropy(t.get("x")?, t.get("target")?, size("cols"))),
         "attention" | "attention_causal" => {
             let sizes = ["kv_heads", "group", "queries", "keys", "head_dim"].map(size);
             Some(attention([t.get("q")?, t.get("k")?, t.get("v")?], sizes, op != "attention"))
@@ -51,6 +64,28 @@ pub fn reference(
 }
 
 type Range = std::ops::Range<usize>;
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+fn gelu(x: f64) -> f64 {
+    x * (0.5 + 0.5 * erf(x / 2f64.sqrt()))
+}
+
+/// The error function, by a series of terms of one sign: no digit is lost.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 1.0);
+    while term.abs() > f64::EPSILON * sum.abs() {
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+        n += 1.0;
+    }
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
+}
 
 fn one(name: &str, values: Vec<(usize, f64)>) -> Exact {
     BTreeMap::from([(name.to_string(), values)])
@@ -84,6 +119,34 @@ fn norm(op: &str, row: &[f64], t: &Tensors) -> Vec<f64> {
     let each =
         |(i, v): (usize, &f64)| (v - mean) * scale * at("weight", i, 1.0) + at("bias", i, 0.0);
     row.iter().enumerate().map(each).collect()
+}
+
+/// Each half of a head turned by the angles of its position.
+fn rotary(t: &Tensors, positions: usize, heads: usize, width: usize) -> Option<Vec<(usize, f64)>> {
+    let (x, cos, sin) = (t.get("x")?, t.get("cos")?, t.get("sin")?);
+    let half = width / 2;
+    let value = |i: usize| {
+        let (place, d) = (i / width / heads % positions * half, i % width);
+        let angle = place + d % half;
+        let (c, s) = (f64::from(cos[angle]), f64::from(sin[angle]));
+        let (own, other) = (f64::from(x[i]), f64::from(x[i - d + (d + half) % width]));
+        own * c + if d < half { -other * s } else { other * s }
+    };
+    Some(rows(x.len(), width, |i| i.map(value).collect()))
+}
+
+/// Loss and log-sum-exp of rows.
+fn cross_entropy(x: &[f32], target: &[f32], cols: usize) -> Exact {
+    let step = x.len().div_ceil(MOST_ELEMENTS).max(1);
+    let (mut loss, mut lse) = (Vec::new(), Vec::new());
+    for row in (0..target.len()).step_by(step) {
+        let logits = wide(&x[row * cols..][..cols]);
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = logits.iter().map(|v| (v - most).exp()).sum();
+        lse.push((row, most + sum.ln()));
+        loss.push((row, most + sum.ln() - logits.get(target[row] as usize).unwrap_or(&f64::NAN)));
+    }
+    BTreeMap::from([("loss".to_string(), loss), ("lse".to_string(), lse)])
 }
 
 /// Some queries of `[batch, heads, queries, width]`; the last query stands at the last key.
@@ -151,6 +214,25 @@ mod tests {
             &values("swiglu", &[("gate", &[0.0, 1.0]), ("up", &[5.0, 2.0])], "y"),
             &[0.0, 1.462117],
         );
+        close(
+            &values("geglu", &[("gate", &[-1.0, 3.0]), ("up", &[5.0, 2.0])], "y"),
+            &[-0.793276, 5.991900],
+        );
+    }
+
+    #[test]
+    fn the_other_ops_are_those_worked_out_by_hand() {
+        let list: &[(&str, &[f32])] =
+            &[("x", &[-1.5, 2.0]), ("bias", &[0.5, 1.0]), ("residual", &[1.0, 0.25])];
+        close(&values("bias_gelu_dropout_residual", list, "y"), &[0.841345, 3.245950]);
+        // all sizes 2: two positions of two heads of one pair; cosine and sine of each position
+        let x = [1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 4.0];
+        let list: &[(&str, &[f32])] = &[("x", &x), ("cos", &[0.0, 0.5]), ("sin", &[1.0, 2.0])];
+        let wanted = [0.0, 1.0, -1.0, 0.0, -3.5, 3.0, -6.5, 8.0];
+        close(&values("rotary_embedding", list, "y"), &wanted);
+        let list: &[(&str, &[f32])] = &[("x", &[0.0, 3f32.ln()]), ("target", &[1.0])];
+        close(&values("cross_entropy", list, "lse"), &[4f64.ln()]);
+        close(&values("cross_entropy", list, "loss"), &[4f64.ln() - 3f64.ln()]);
     }
 
     #[test]

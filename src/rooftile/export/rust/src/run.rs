@@ -1,6 +1,8 @@
 //! `run`: launches a kernel on random numbers, compares with a reference, and times it.
 
+use crate::clock;
 use crate::reference::{reference, Tensors};
+use crate::shapes;
 use rooftile_host::error::{Error, Kind, Result};
 use rooftile_host::float::DType;
 use rooftile_host::manifest::{Golden, KernelSpec, Tensor};
@@ -8,7 +10,7 @@ use rooftile_host::{Buffer, Bundle, Call, Gpu, Kernel, Source, Stream};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-const WARM_UP: usize = 20;
+const MOST_ELEMENTS: usize = 1 << 31; // of a tensor: 8 GiB as float32 on the host
 
 /// What the command line asks for.
 pub struct Request {
@@ -49,7 +51,8 @@ pub fn run(request: &Request) -> Result<()> {
     let inputs = random_inputs(spec, &sizes)?;
     let (buffers, errors) = launch_once(&gpu, &kernel, &sizes, &inputs)?;
     report(spec, errors)?;
-    time(&gpu, &kernel, &sizes, &buffers, request.launches)
+    let bytes = buffers.values().map(|buffer| buffer.bytes).sum();
+    clock::time(&gpu, &kernel, &call_of(&kernel, &sizes, &buffers)?, bytes, request.launches)
 }
 
 type Buffers = BTreeMap<String, Buffer>;
@@ -73,9 +76,10 @@ fn elements(spec: &KernelSpec, tensor: &Tensor, sizes: &Sizes) -> Result<usize> 
         .shape
         .iter()
         .try_fold(1i64, |n, extent| extent.value(&values).and_then(|e| n.checked_mul(e)));
-    product
-        .and_then(|n| usize::try_from(n).ok())
-        .ok_or_else(|| Error::argument(format!("tensor {} is too large", tensor.name)))
+    product.and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= MOST_ELEMENTS).ok_or_else(|| {
+        let name = &tensor.name;
+        Error::argument(format!("tensor {name} must have 0 to {MOST_ELEMENTS} elements to be run"))
+    })
 }
 
 /// Numbers in [-2, 2), as the dtype holds them; the same every time.
@@ -91,7 +95,10 @@ fn random_inputs(spec: &KernelSpec, sizes: &Sizes) -> Result<Tensors> {
     inputs
         .map(|tensor| {
             let dtype = DType::parse(&tensor.dtype)?;
-            let values: Vec<f32> = (0..elements(spec, tensor, sizes)?).map(|_| next()).collect();
+            let below = sizes.iter().find(|(name, _)| *name == tensor.below).map(|(_, n)| *n);
+            let number = |v: f32| below.map_or(v, |n| ((v + 2.0) / 4.0 * n as f32).floor());
+            let count = elements(spec, tensor, sizes)?;
+            let values: Vec<f32> = (0..count).map(|_| number(next())).collect();
             Ok((tensor.name.clone(), dtype.decode(&dtype.encode(&values))))
         })
         .collect()
@@ -132,11 +139,12 @@ fn launch_once(
 ) -> Result<(Buffers, Option<Errors>)> {
     let spec = kernel.spec();
     let dtype = DType::parse(&spec.dtype)?;
+    let size =
+        |name: &str| sizes.iter().find(|(own, _)| *own == name).map_or(1, |(_, n)| *n as usize);
+    shapes::check(spec, size, |name| elements(spec, tensor_of(spec, name)?, sizes))?;
     let buffers = upload(gpu, spec, sizes, inputs)?;
     kernel.launch(&call_of(kernel, sizes, &buffers)?, Stream::DEFAULT)?;
     gpu.synchronize()?;
-    let size =
-        |name: &str| sizes.iter().find(|(own, _)| *own == name).map_or(1, |(_, n)| *n as usize);
     let round = |v: f32| dtype.decode(&dtype.encode(&[v]))[0];
     let Some(exact) = reference(&spec.op, inputs, size, round) else { return Ok((buffers, None)) };
     let mut errors = Errors::default();
@@ -149,11 +157,18 @@ fn launch_once(
 
 /// An output as float32.
 fn result(spec: &KernelSpec, name: &str, buffers: &Buffers) -> Result<Vec<f32>> {
-    let tensor = spec.tensors.iter().find(|tensor| tensor.name == name);
-    let (Some(tensor), Some(buffer)) = (tensor, buffers.get(name)) else {
-        return Err(Error::bundle(format!("{} has no tensor {name}", spec.symbol)));
-    };
-    Ok(DType::parse(&tensor.dtype)?.decode(&buffer.download()?))
+    let dtype = DType::parse(&tensor_of(spec, name)?.dtype)?;
+    let buffer = buffers.get(name).ok_or_else(|| no_tensor(spec, name))?;
+    Ok(dtype.decode(&buffer.download()?))
+}
+
+fn tensor_of<'s>(spec: &'s KernelSpec, name: &str) -> Result<&'s Tensor> {
+    let found = spec.tensors.iter().find(|tensor| tensor.name == name);
+    found.ok_or_else(|| no_tensor(spec, name))
+}
+
+fn no_tensor(spec: &KernelSpec, name: &str) -> Error {
+    Error::bundle(format!("{} has no tensor {name}", spec.symbol))
 }
 
 /// How far results are off: the largest difference, and how many pass the tolerance.
@@ -216,9 +231,9 @@ fn check_golden(bundle: &Bundle, gpu: &Gpu, kernel: &Kernel, golden: &Golden) ->
     }
     let sizes: Vec<(&str, i64)> =
         golden.sizes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    let dtype = DType::parse(&spec.dtype)?;
     let mut inputs = Tensors::new();
     for (name, file) in &golden.inputs {
+        let dtype = DType::parse(&tensor_of(spec, name)?.dtype)?;
         inputs.insert(name.clone(), dtype.decode(&bundle.read(file)?));
     }
     let buffers = upload(gpu, spec, &sizes, &inputs)?;
@@ -228,40 +243,11 @@ fn check_golden(bundle: &Bundle, gpu: &Gpu, kernel: &Kernel, golden: &Golden) ->
     for (name, file) in &golden.outputs {
         let exact = DType::Float32.decode(&bundle.read(file)?);
         let came = result(spec, name, &buffers)?;
+        if came.len() != exact.len() {
+            let (has, wants) = (exact.len(), came.len());
+            return Err(Error::bundle(format!("{} has {has} results, not {wants}", file.path)));
+        }
         errors.add(spec, came.into_iter().zip(exact.into_iter().map(f64::from)));
     }
     verdict("golden", spec, &errors, "the bundle's result")
-}
-
-fn time(
-    gpu: &Gpu,
-    kernel: &Kernel,
-    sizes: &Sizes,
-    buffers: &Buffers,
-    launches: usize,
-) -> Result<()> {
-    let call = call_of(kernel, sizes, buffers)?;
-    for _ in 0..WARM_UP {
-        kernel.launch(&call, Stream::DEFAULT)?;
-    }
-    gpu.synchronize()?;
-    let timer = gpu.timer()?;
-    timer.start(Stream::DEFAULT)?;
-    for _ in 0..launches {
-        kernel.launch(&call, Stream::DEFAULT)?;
-    }
-    let seconds = timer.stop(Stream::DEFAULT)? / launches as f64;
-    let bytes: usize = buffers.values().map(|buffer| buffer.bytes).sum();
-    println!(
-        "time      {:.2} us a launch, {:.1} GB/s",
-        seconds * 1e6,
-        bytes as f64 / seconds / 1e9
-    );
-    let few = launches.min(50); // a queue that is full would make the host wait
-    let begun = Instant::now();
-    for _ in 0..few {
-        kernel.launch(&call, Stream::DEFAULT)?;
-    }
-    println!("host      {:.2} us a launch", begun.elapsed().as_secs_f64() / few as f64 * 1e6);
-    gpu.synchronize()
 }

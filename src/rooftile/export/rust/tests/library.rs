@@ -3,7 +3,8 @@
 mod bundle;
 
 use bundle::{bundle, driver};
-use rooftile_host::{Bundle, Gpu, Kind, Source, Stream};
+use rooftile_host::manifest::MOST_PARAMETERS;
+use rooftile_host::{Bundle, Call, Gpu, Kind, Source, Stream};
 
 #[test]
 fn wrong_arguments_never_reach_the_driver() {
@@ -80,6 +81,23 @@ fn wrong_arguments_never_reach_the_driver() {
         .contains("size rows is not set"));
     good.size("rows", 0).unwrap();
     kernel.launch(&good, Stream::DEFAULT).unwrap();
+}
+
+#[test]
+fn arguments_can_be_checked_and_packed_without_a_launch() {
+    let bundle = Bundle::open(bundle()).unwrap();
+    let spec = bundle.symbol("softmax_fwd_bf16_n4096_sm90").unwrap();
+    let mut call = Call::new(spec);
+    call.size("rows", 4).unwrap().size("cols", 4096).unwrap();
+    call.tensor("x", 256, 32768).unwrap().tensor("y", 65536, 32768).unwrap();
+    let mut values = [0u64; MOST_PARAMETERS];
+    assert_eq!(call.pack(&mut values).unwrap(), Some([4, 1, 1]));
+    // x, y, rows, cols, strides of x and y, and two addresses of scratch that there is none of
+    assert_eq!(values[..10], [256, 65536, 4, 4096, 4096, 0, 4096, 0, 0, 0]);
+    call.size("rows", 0).unwrap();
+    assert_eq!(call.pack(&mut values).unwrap(), None);
+    call.size("rows", i64::MAX).unwrap();
+    assert_eq!(call.pack(&mut values).unwrap_err().kind, Kind::BadArgument);
 }
 
 #[test]

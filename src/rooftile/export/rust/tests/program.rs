@@ -89,7 +89,7 @@ fn a_gpu_of_the_same_family_takes_the_binary() {
 fn every_fault_has_its_exit_code() {
     let cols = &["--cols", "4096"][..];
     let ptx = &["--cols", "4096", "--ptx"][..];
-    let cases: [(&[&str], &[(&str, &str)], i32, &str); 9] = [
+    let cases: [(&[&str], &[(&str, &str)], i32, &str); 13] = [
         (cols, &[("STANDIN_DEVICES", "0")], 4, "no GPU"),
         (
             cols,
@@ -109,6 +109,10 @@ fn every_fault_has_its_exit_code() {
         (&["--cols", "9000"], &[], 8, "takes cols 2064 to 4096 by 16"),
         (cols, &[("STANDIN_WRONG", "1")], 9, "differ from the bundle's result"),
         (&["--cols"], &[], 2, "must be an option with a value"),
+        (&["--cols", "4096", "--rows", "3000000000"], &[], 8, "to be run"),
+        (&["--cols", "4096", "--rows", "9223372036854775807"], &[], 8, "to be run"),
+        (&["--cols", "4096", "--rows", "9223372036854775808"], &[], 2, "must be a whole number"),
+        (&["--cols", "4096", "--rows", "-1"], &[], 2, "must be a whole number"),
     ];
     for (more, settings, wanted, said) in cases {
         let (code, words) = run("softmax", more, settings);

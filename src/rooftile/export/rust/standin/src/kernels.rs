@@ -60,6 +60,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         softmax(&function.name, &arguments, x)
     } else if function.name.starts_with("rms_norm_fwd_") {
         rms_norm(&function.name, &arguments, x)
+    } else if function.name.starts_with("scale_") {
+        scale(&arguments)
     } else {
         None
     };
@@ -116,6 +118,13 @@ unsafe fn softmax(name: &str, a: &Arguments, blocks: u32) -> Option<()> {
         write(a.bits(1), row * a.bits(6), &y, dtype)?;
     }
     Some(())
+}
+
+/// x, y, n, factor; in bfloat16.
+unsafe fn scale(a: &Arguments) -> Option<()> {
+    let x = read(a.bits(0), 0, a.bits(2), DType::BFloat16)?;
+    let y: Vec<f64> = x.iter().map(|v| f64::from(*v) * a.float(3)).collect();
+    write(a.bits(1), 0, &y, DType::BFloat16)
 }
 
 /// x, residual, weight, sum, y, rows, cols, two strides of x, two of the residual, eps, offset.

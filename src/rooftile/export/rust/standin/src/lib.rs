@@ -1,5 +1,6 @@
 //! Stands in for NVIDIA's driver in tests: device memory is host memory, and the kernels it "runs"
-//! are softmax and RMS norm, their arguments read at the offsets in the CUBIN's own table.
+//! are softmax, RMS norm and the example's `scale`, their arguments read at the offsets in the
+//! CUBIN's own table.
 //!
 //! The environment says what GPU and driver it plays: `STANDIN_CAPABILITY` (90), `STANDIN_DEVICES`
 //! (1), `STANDIN_VERSION` (13040, CUDA 13.4), `STANDIN_LOAD` (an error code for every load), and
@@ -24,6 +25,8 @@ use std::sync::Mutex;
 type Handle = *mut c_void;
 
 const INVALID_VALUE: c_int = 1;
+const OUT_OF_MEMORY: c_int = 2;
+const MEMORY_BYTES: usize = 1 << 30;
 const INVALID_IMAGE: c_int = 200;
 const NO_BINARY: c_int = 209;
 const UNSUPPORTED_PTX: c_int = 222;
@@ -138,6 +141,9 @@ pub extern "C" fn cuCtxSynchronize() -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
+    if bytes > MEMORY_BYTES {
+        return OUT_OF_MEMORY;
+    }
     let (Ok(mut memory), words) = (MEMORY.lock(), bytes / 8 + 3) else { return INVALID_VALUE };
     let block = vec![0u64; words];
     let at = (block.as_ptr() as u64 + 15) / 16 * 16;
@@ -171,6 +177,17 @@ pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usiz
 #[no_mangle]
 pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, _: c_uint) -> c_int {
     *event = 1 as Handle;
+    0
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn cuStreamCreate(stream: *mut Handle, _: c_uint) -> c_int {
+    *stream = 1 as Handle;
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamDestroy_v2(_: Handle) -> c_int {
     0
 }
 
