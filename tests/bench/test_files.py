@@ -92,6 +92,13 @@ def test_lines_come_back_equal(row, tmp_path):
     assert json.loads(to_line(row)) == json.loads(to_json(row))
 
 
+def test_dimensions_come_back_in_their_order(row, tmp_path):
+    """A shape's text and its columns are read off that order, not off the alphabet."""
+    path = tmp_path / "a.jsonl"
+    append(path, [replace(row, shape={"B": 16, "H": 32, "S": 4096, "D": 128})])
+    assert list(read_lines(path, Measurement)[0].shape) == ["B", "H", "S", "D"]
+
+
 def test_a_torn_line_is_refused_with_its_number(row, tmp_path):
     """The end of a killed process is no result."""
     path = tmp_path / "a.jsonl"

@@ -186,6 +186,7 @@ def test_matrix_work_is_set_beside_a_matmul(case, clock, surroundings, quick):
     found = rows_of(run(job(matrix, ceilings=("copy", "matmul")), clock(1e-3), surroundings, quick))
     assert found["rooftile"].ratio_to_matmul == 0.5
     assert found["matmul"].ratio_to_matmul == 1.0
+    assert found["copy"].cost == Cost(read_bytes=1)  # a copy multiplies nothing
 
 
 def test_a_fault_in_the_rounds_keeps_the_others(case, clock, surroundings, quick):

@@ -46,6 +46,20 @@ def test_matches_torch(length, dtype, device):
     assert_matches(ours, eager, reference, [q, k, v], [do])
 
 
+def test_products_of_float32_are_not_tf32(device):
+    """Values of about 20: TF32 would be off by 1e-3 of them, float32 is by 1e-6 (att-11)."""
+    q, k, v = (20 * t for t in draw(device, torch.float32, 1, 2, 2, 33, 33, 16))
+    o = attention(q, k, v, scale=1e-3)
+    right, _ = attention_ref(q.double(), k.double(), v.double(), scale=1e-3)
+    assert (o.double() - right).abs().max() <= 1e-5 * right.abs().max()
+
+
+def test_square_as_the_field_met_it(device):
+    """128 queries and keys of width 64, then half the queries and causal (att-05)."""
+    compare(*draw(device, torch.float32, 1, 1, 1, 128, 128, 64))
+    compare(*draw(device, torch.float32, 1, 1, 1, 64, 128, 64), is_causal=True)
+
+
 # fewer queries than keys, as many, more; 33 and 50 end inside a tile
 LENGTHS = [(20, 50), (33, 33), (50, 20)]
 

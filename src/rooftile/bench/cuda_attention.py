@@ -15,7 +15,7 @@ from rooftile.errors import InputError
 
 _WARPS = 4
 # head dim -> keys of a tile and tiles of 16 queries a warp: what 255 registers hold
-_TILES = {64: (64, 2), 128: (64, 2), 256: (32, 1)}
+_TILES = {64: (64, 2), 128: (32, 2), 256: (32, 1)}
 _HERE = Path(__file__).parent
 # beside this file where Rooftile is installed, among the benchmarks in its repository
 _SOURCES = (_HERE / "attention.cu", _HERE.parents[2] / "benchmarks" / "attention.cu")

@@ -16,8 +16,8 @@ from rooftile.records.measurement import Measurement
 
 
 def to_line(measurement: Measurement) -> str:
-    """One measurement as JSON of one line, its end included."""
-    return json.dumps(asdict(measurement), sort_keys=True, allow_nan=False) + "\n"
+    """One measurement as JSON of one line, its end included; dimensions stay in their order."""
+    return json.dumps(asdict(measurement), allow_nan=False) + "\n"
 
 
 def append(path: str | Path, measurements: Iterable[Measurement]) -> None:

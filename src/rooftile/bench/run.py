@@ -269,12 +269,14 @@ def _rows(base: Measurement, entries: dict[str, _Entry], job: Job) -> list[Measu
         best_peer=best,
         best_peer_s=peers.get(best),
     )
+    moved = Cost(read_bytes=base.cost.read_bytes, write_bytes=base.cost.write_bytes)
+    ceilings = {"copy": moved, "matmul": matmul}
     rows = []
     for name, entry in entries.items():
         row = replace(
             shared, provider=name, seconds=tuple(entry.seconds), error=entry.error,
             check=entry.check, host_s=entry.host_s, first_call_s=entry.first_call_s,
-            peak_bytes=entry.peak_bytes, cost=matmul if name == "matmul" else base.cost,
+            peak_bytes=entry.peak_bytes, cost=ceilings.get(name, base.cost),
         )  # fmt: skip
         bandwidth, peak = peaks(row)
         row = replace(row, bandwidth_bytes_per_s=bandwidth, peak_flops_per_s=peak)

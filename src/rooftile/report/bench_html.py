@@ -22,8 +22,13 @@ COLOURS = {
     "compile": "#00798c",
     "liger": "#edae49",
     "quack": "#30638e",
+    "cudnn": "#5c4d7d",
+    "flash2": "#c9a227",
+    "flash-attn-4": "#bc6c25",
+    "flex": "#2a9d8f",
+    "cuda": "#3a5a40",
 }
-_OTHER_COLOURS = ("#5c4d7d", "#3a5a40", "#bc6c25", "#7f5539")
+_OTHER_COLOURS = ("#7f5539", "#a26769", "#4f6d7a", "#6a994e")
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>
