@@ -109,6 +109,56 @@ def test_llava_sees(capture):
     assert "one image an example, its tokens among those of the sequence" in graph.assumptions
 
 
+def test_the_language_model_of_a_larger_one(capture):
+    """Llama 4's whole settings without a class: its language model, of the width of its text."""
+    text = {
+        **TEXT, "model_type": "llama4_text", "head_dim": 16, "intermediate_size_mlp": 48,
+        "num_local_experts": 2, "attention_chunk_size": 40, "interleave_moe_layer_step": 1,
+    }  # fmt: skip
+    vision = {**VISION, "model_type": "llama4_vision_model"}
+    settings = {"model_type": "llama4", "text_config": text, "vision_config": vision}
+    graph = capture(settings, seq=16)
+    assert graph.ops[-1].outputs[0].shape[-1] == 64
+    assert {s[1:] for s in shapes(graph, "attention", "query")} == {(2, 16, 16)}
+
+
+MUSICGEN = {
+    "model_type": "musicgen",
+    "text_encoder": {
+        "model_type": "t5", "d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 1, "num_heads": 2,
+        "vocab_size": 64,
+    },
+    "audio_encoder": {"model_type": "encodec", "num_filters": 4, "hidden_size": 16},
+    "decoder": {
+        "model_type": "musicgen_decoder", "hidden_size": 32, "ffn_dim": 48, "vocab_size": 64,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_codebooks": 4, "pad_token_id": 0,
+        "bos_token_id": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("MusicgenForCausalLM", "train"), ("MusicgenForConditionalGeneration", "infer")],
+)
+def test_tokens_of_several_codebooks(name, mode, capture):
+    """Music has four rows of 8 tokens a sequence, each with its embedding and its head."""
+    graph = capture({**MUSICGEN, "architectures": [name]}, mode=mode, seq=8)
+    heads = [op for op in graph.ops if op.module.startswith(("lm_heads", "decoder.lm_heads"))]
+    assert sum(op.name in ("mm", "addmm") and op.phase == "forward" for op in heads) == 4
+    assert "batch 1, 8 tokens a sequence in each of 4 codebooks" in graph.assumptions
+
+
+def test_rwkv_is_one_op_a_layer(capture):
+    """Its recurrence is a kernel on a GPU: forward and backward one op each, no loop."""
+    settings = {"model_type": "rwkv", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64,
+                "attention_hidden_size": 32, "context_length": 40}  # fmt: skip
+    graph = capture(settings, mode="train", seq=16)
+    names = [op.name for op in graph.ops]
+    assert (names.count("wkv"), names.count("wkv_backward")) == (2, 2)
+    assert shapes(graph, "wkv", "key") == [(1, 16, 32)] * 2
+
+
 def test_a_tower_that_is_left_out_is_named(capture):
     """Qwen2-VL cuts its images by values: the text alone, in words."""
     settings = {

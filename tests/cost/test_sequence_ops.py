@@ -173,3 +173,16 @@ def test_causal_convolution():
     saved = {"grad_out": tensor(1, 1536, 128), **inputs}
     backward = cost_of("causal_conv1d_backward", saved, (), activation="")
     assert backward.vector_flops == 17 * 1536 * 128
+
+
+def test_wkv():
+    """23 FLOP a step and channel, 2 a channel for its decay; the backward three times as much."""
+    channels = {"time_decay": tensor(32), "time_first": tensor(32)}
+    inputs = {**channels, "key": tensor(2, 16, 32), "value": tensor(2, 16, 32)}
+    forward = cost_of("wkv", inputs, (tensor(2, 16, 32), tensor(0)))
+    assert forward.vector_flops == 23 * 2 * 16 * 32 + 2 * 32
+    assert forward.bytes == (3 * 2 * 16 * 32 + 2 * 32) * 4
+    saved = {"grad_out": tensor(2, 16, 32), **inputs, "out": tensor(2, 16, 32)}
+    results = (tensor(32), tensor(32), tensor(2, 16, 32), tensor(2, 16, 32))
+    backward = cost_of("wkv_backward", saved, results)
+    assert backward.vector_flops == 3 * forward.vector_flops

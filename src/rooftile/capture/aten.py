@@ -14,7 +14,8 @@ from rooftile.capture.same_names import FOREACH, SAME
 # Ops that capture makes itself: no op of torch's has these names.
 _CAPTURED = """
 attention attention_backward causal_conv1d causal_conv1d_backward flex_attention
-flex_attention_backward rms_norm_backward rnn rnn_backward selective_scan selective_scan_backward
+flex_attention_backward rms_norm_backward rnn rnn_backward
+selective_scan selective_scan_backward wkv wkv_backward
 """
 
 # Our name -> torch's names.

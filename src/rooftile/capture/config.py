@@ -190,8 +190,10 @@ def _configuration(model_class: Any, settings: dict[str, Any]) -> Any:
     """The settings as the class wants them: a language model of a larger one has a part of them."""
     from transformers import CONFIG_MAPPING
 
-    wanted = model_class.config_class
-    whole = CONFIG_MAPPING.get(str(settings.get("model_type")), wanted)
+    wanted, whole = model_class.config_class, model_class.config_class
+    kind = str(settings.get("model_type"))
+    if kind in CONFIG_MAPPING:  # its get() finds no class that it has not loaded yet
+        whole = CONFIG_MAPPING[kind]
     if not issubclass(whole, wanted):
         part = whole.from_dict(settings).get_text_config(decoder=True)
         return part if isinstance(part, wanted) else wanted.from_dict(settings)

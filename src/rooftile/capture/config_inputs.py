@@ -99,8 +99,20 @@ def _text(made: Example, model: Any, config: Any, seq: int | None, takes: Any) -
         shape = (made.batch, _CHOICES, chosen)
         made.assumptions[0] += f", {_CHOICES} choices"
     made.tokens = shape
+    books = _codebooks(model, config)
     for name in wanted:
-        made.inputs[name] = torch.empty(shape, dtype=torch.int64)
+        # of several codebooks each has a row of its own
+        rows = shape if name != wanted[-1] else (shape[0] * books, *shape[1:])
+        made.inputs[name] = torch.empty(rows, dtype=torch.int64)
+    if books > 1:
+        made.assumptions[0] += f" in each of {books} codebooks"
+
+
+def _codebooks(model: Any, config: Any) -> int:
+    """Rows of tokens a sequence of a model of music has; 1 of all others."""
+    if not type(model).__name__.startswith("Musicgen"):
+        return 1
+    return _first((config, getattr(config, "decoder", None)), "num_codebooks") or 1
 
 
 def _positions(model: Any, config: Any) -> Iterator[int]:
@@ -154,6 +166,8 @@ def _audio(
     made: Example, config: Any, seq: int | None, dtype: torch.dtype | None, takes: Any
 ) -> None:
     """A recording: a waveform, or a spectrogram where the config says its shape."""
+    if "input_values" in takes and {"input_ids", "decoder_input_ids"} <= made.inputs.keys():
+        return  # the text is encoded; the audio would stand in for the decoder's tokens
     if "input_values" in takes:
         bins = getattr(config, "num_mel_bins", None)
         frames = getattr(config, "max_length", None)

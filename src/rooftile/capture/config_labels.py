@@ -37,7 +37,9 @@ def add_labels(made: Example, model: Any, config: Any, dtype: torch.dtype | None
         for end in ("start_positions", "end_positions"):
             made.inputs[end] = torch.empty(made.batch, dtype=torch.int64)
     elif "labels" in takes and name.endswith(_TOKEN) and made.tokens:
-        made.inputs["labels"] = torch.empty(made.tokens, dtype=torch.int64)
+        rows = list(made.inputs.values())[-1].shape[0] // made.tokens[0]
+        books = (rows,) if rows > 1 else ()  # of several codebooks a label each
+        made.inputs["labels"] = torch.empty((*made.tokens, *books), dtype=torch.int64)
         for second in ("next_sentence_label", "sentence_order_label"):
             if second in takes:
                 made.inputs[second] = torch.empty(made.batch, dtype=torch.int64)

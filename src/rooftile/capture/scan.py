@@ -1,10 +1,11 @@
-"""The selective scan of state-space models and its causal convolution, one op each.
+"""The scans of state-space models and of RWKV, and a causal convolution, one op each.
 
-On a GPU a Mamba layer runs a fused scan kernel; without one, model libraries fall back to a Python
+On a GPU such a layer runs a fused scan kernel; without one, model libraries fall back to a Python
 loop over the sequence, thousands of ops that no GPU would see. While a capture runs, the functions
 of the library that choose between the two are replaced by ops of ours.
 
-Source: Gu and Dao 2023, https://arxiv.org/abs/2312.00752 (shapes and saved state as in mamba_ssm).
+Source: Gu and Dao 2023, https://arxiv.org/abs/2312.00752 (shapes and saved state as in mamba_ssm);
+Peng et al. 2023, https://arxiv.org/abs/2305.13048 (the WKV operator).
 """
 
 from __future__ import annotations
@@ -80,6 +81,31 @@ def _conv_backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
     return grads[0], grads[1], grads[2] if bias is not None else None, None
 
 
+def _wkv_fake(
+    time_decay: Tensor, time_first: Tensor, key: Tensor, value: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    batch, _, channels = key.shape
+    kept = (batch, channels, 3) if rest[-1] else (0,)
+    return torch.empty_like(key), key.new_empty(kept, dtype=torch.float32)
+
+
+def _wkv_backward_fake(
+    grad_out: Tensor, time_decay: Tensor, time_first: Tensor, key: Tensor, *rest: Tensor
+) -> list[Tensor]:
+    return [torch.empty_like(t) for t in (time_decay, time_first, key, rest[0])]
+
+
+def _wkv_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)  # no zeros for what nobody differentiates
+    ctx.save_for_backward(*inputs[:4], output[0])
+    ctx.states = len(inputs[4])
+
+
+def _wkv_backward(ctx: Any, grad_out: Tensor, grad_state: Tensor) -> tuple[Any, ...]:
+    grads = OPS.wkv_backward(grad_out, *ctx.saved_tensors)
+    return (*grads, [None] * ctx.states, None)
+
+
 define(
     "selective_scan(Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, "
     "Tensor? delta_bias, bool delta_softplus) -> (Tensor, Tensor)",
@@ -96,6 +122,17 @@ define(
     "str activation) -> Tensor[]",
     _conv_backward_fake,
 )
+define(
+    "wkv(Tensor time_decay, Tensor time_first, Tensor key, Tensor value, Tensor[] state, "
+    "bool return_state) -> (Tensor, Tensor)",
+    _wkv_fake,
+)
+define(
+    "wkv_backward(Tensor grad_out, Tensor time_decay, Tensor time_first, Tensor key, "
+    "Tensor value, Tensor out) -> Tensor[]",
+    _wkv_backward_fake,
+)
+autograd("wkv", _wkv_backward, _wkv_setup)
 autograd("selective_scan", _scan_backward, _scan_setup)
 autograd("causal_conv1d", _conv_backward, _conv_setup)
 
@@ -141,14 +178,29 @@ def causal_conv1d(
     return out
 
 
+def wkv(
+    time_decay: Tensor,
+    time_first: Tensor,
+    key: Tensor,
+    value: Tensor,
+    state: list[Tensor] | None = None,
+    return_state: bool = False,
+) -> tuple[Tensor, list[Tensor] | None]:
+    """Stands in for RWKV's linear attention, which a GPU runs as one kernel."""
+    wanted = return_state or state is not None
+    out, states = OPS.wkv(time_decay, time_first, key, value, state or [], wanted)
+    return out, list(states.unbind(-1)) if wanted else None
+
+
 _STAND_INS: dict[str, Callable[..., Any]] = {
     "mamba_selective_scan": selective_scan,
     "selective_scan_fn": selective_scan,
     "causal_conv1d_fn": causal_conv1d,
     "mamba_inner_fn": no_inner_kernel,
+    "rwkv_linear_attention": wkv,
 }
 # Model files that look those functions up in their own namespace.
-_HOSTS = tuple(f"transformers.models.{m}." for m in ("mamba", "falcon_mamba", "jamba"))
+_HOSTS = tuple(f"transformers.models.{m}." for m in ("mamba", "falcon_mamba", "jamba", "rwkv"))
 
 
 @contextmanager

@@ -10,7 +10,13 @@ Causal convolution: a multiply-add a tap, bias 1, SiLU 5; depthwise, so vector w
 twice the products (input and weight), the convolution once more where its activation must be
 differentiated, and SiLU's 9.
 
-Source: Gu and Dao 2023, https://arxiv.org/abs/2312.00752.
+RWKV's WKV operator, a step of a channel: its output takes a maximum of two sums, two exponentials
+of differences, two multiply-adds and a division (12 with all of their parts), the state the same
+without the division (11). Its decay is a negated exponential a channel. The backward is three times
+the forward, as the scan's.
+
+Source: Gu and Dao 2023, https://arxiv.org/abs/2312.00752; Peng et al. 2023,
+https://arxiv.org/abs/2305.13048 (WKV).
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from rooftile.records.graph import Op
 _SCAN_FLOPS = 9
 _SOFTPLUS_FLOPS, _SILU_FLOPS, _SILU_BACKWARD_FLOPS = 4, 5, 9
 _BACKWARD_FACTOR = 3
+_WKV_FLOPS, _DECAY_FLOPS = 12 + 11, 2
 
 
 def selective_scan_flops(batch: int, channels: int, steps: int, states: int) -> int:
@@ -54,6 +61,21 @@ def _scan_backward(op: Op) -> Cost:
     return cost(op, "scan.selective_scan_backward", vector=flops)
 
 
+def _wkv(op: Op) -> Cost:
+    flops = _wkv_flops(op)
+    return cost(op, "scan.wkv", vector=flops)
+
+
+def _wkv_backward(op: Op) -> Cost:
+    flops = _BACKWARD_FACTOR * _wkv_flops(op)
+    return cost(op, "scan.wkv_backward", vector=flops)
+
+
+def _wkv_flops(op: Op) -> int:
+    batch, steps, channels = ranked(op, 3, "key").shape
+    return _WKV_FLOPS * batch * steps * channels + _DECAY_FLOPS * channels
+
+
 def _taps(op: Op) -> int:
     return operand(op, "weight").shape[-1]
 
@@ -79,6 +101,8 @@ def _convolution_backward(op: Op) -> Cost:
 
 OPS: dict[str, Formula] = {
     "selective_scan": _scan,
+    "wkv": _wkv,
+    "wkv_backward": _wkv_backward,
     "selective_scan_backward": _scan_backward,
     "causal_conv1d": _convolution,
     "causal_conv1d_backward": _convolution_backward,
