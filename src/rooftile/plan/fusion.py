@@ -164,7 +164,8 @@ def _candidates(
         if (found := overwrites(op, fused.op(p))) is not None:
             refused.setdefault(other, found)
         beside = not other.anchored and (other.phase, other.numel) == (op.phase, group.numel)
-        if p in siblings and beside:
+        # what is pointwise waits for its readers, unless its neighbour is pointwise too
+        if p in siblings and beside and (group.axes or not other.axes):
             asked.setdefault(other, False)
     chosen: list[Group] = []
     loop = Group([], op.phase, 0, group.numel, group.axes, group.composed)
