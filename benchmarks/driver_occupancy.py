@@ -39,7 +39,8 @@ def make(folder: Path) -> None:
 
     import rooftile
     from rooftile.compile.build import compiled_kernel, plan_build
-    from rooftile.compile.kernel import Argument, Call, load_kernel, parse_signature
+    from rooftile.compile.kernel import load_kernel
+    from rooftile.compile.signature import called_by_signature
     from rooftile.compile.targets import target_of
 
     source = ROOT / "tests" / "compile" / "kernels.py"
@@ -48,9 +49,8 @@ def make(folder: Path) -> None:
     for number, (name, signature, config) in enumerate(KERNELS):
         read = rooftile.compile_kernel(f"{source}:{name}", "sm_90", signature=signature, **config)
         kernel = load_kernel(f"{source}:{name}")
-        given = parse_signature(kernel, signature)
-        arguments = {key: arg for key, arg in given.items() if isinstance(arg, Argument)}
-        build = plan_build(kernel, target_of("sm_90"), Call(arguments, {}, {}), config)
+        call = called_by_signature(kernel, signature)
+        build = plan_build(kernel, target_of("sm_90"), call, config)
         (folder / f"{number}.cubin").write_bytes(compiled_kernel(build).asm["cubin"])
         found = rooftile.occupancy(target="sm_90", kernel=read)
         expected.append({"resources": dataclasses.asdict(read), "blocks": found.blocks})

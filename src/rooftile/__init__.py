@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rooftile.api.load import load
     from rooftile.api.occupancy import (
         compile_kernel,
-        kernel_traffic,
         occupancy,
         simple_occupancy,
         sweep_kernel,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
     from rooftile.api.tile import tile, tile_plan
+    from rooftile.api.traffic import kernel_traffic, traffic
     from rooftile.api.write_report import write_report
 
 __version__ = "0.1.0"
@@ -54,6 +54,7 @@ __all__ = [
     "sweep_kernel",
     "tile",
     "tile_plan",
+    "traffic",
     "what_if",
     "write_report",
     "write_rust_host",
@@ -74,7 +75,7 @@ _HOMES = {
     "gate": "rooftile.api.gate",
     "gpu": "rooftile.api.gpus",
     "gpus": "rooftile.api.gpus",
-    "kernel_traffic": "rooftile.api.occupancy",
+    "kernel_traffic": "rooftile.api.traffic",
     "load": "rooftile.api.load",
     "occupancy": "rooftile.api.occupancy",
     "roofline": "rooftile.api.roofline",
@@ -83,6 +84,7 @@ _HOMES = {
     "sweep_kernel": "rooftile.api.occupancy",
     "tile": "rooftile.api.tile",
     "tile_plan": "rooftile.api.tile",
+    "traffic": "rooftile.api.traffic",
     "what_if": "rooftile.api.advise",
     "write_report": "rooftile.api.write_report",
     "write_rust_host": "rooftile.api.export",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import cli
 
+__all__ = ["cli"]  # a fixture
 KERNELS = str(Path(__file__).parent / "kernels.py")
 SOFTMAX = "*bf16:16, *bf16:16, i64:16, i64:16, i32:16"
 MATMUL = "*fp16:16, *fp16:16, *fp16:16, i32:16, i32:16, i32:16, i32:16"

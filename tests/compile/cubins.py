@@ -14,6 +14,9 @@ KERNELS = {
                {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "num_stages": 3}),
     "tf32": ("matmul_kernel", "*fp32:16,*fp32:16,*fp32:16,i32:16,i32:16,i32:16,i32:16",
              {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 3}),
+    "atomics64": ("atomics_kernel", "*i64:16,*i64:16", {"BLOCK": 512}),
+    "descriptors": ("descriptor_kernel", "*fp16:16,*fp16:16,i32:16,i32:16",
+                    {"BLOCK_M": 64, "BLOCK_N": 64}),
     "atomics": ("add_kernel", "*fp32:16,*fp32:16,i32:16", {"BLOCK": 1024}),
 }  # fmt: skip
 
@@ -21,16 +24,15 @@ KERNELS = {
 def main(folder: str, *targets: str) -> None:
     """One file a kernel and target: ``softmax.sm_90.cubin``."""
     from rooftile.compile.build import compiled_kernel, plan_build
-    from rooftile.compile.kernel import Argument, Call, load_kernel, parse_signature
+    from rooftile.compile.kernel import load_kernel
+    from rooftile.compile.signature import called_by_signature
     from rooftile.compile.targets import target_of
 
     here = Path(__file__).with_name("kernels.py")
     for name, (kernel_name, signature, config) in KERNELS.items():
         kernel = load_kernel(f"{here}:{kernel_name}")
-        given = parse_signature(kernel, signature)
-        arguments = {key: arg for key, arg in given.items() if isinstance(arg, Argument)}
         for target in map(target_of, targets):
-            build = plan_build(kernel, target, Call(arguments, {}, {}), config)
+            build = plan_build(kernel, target, called_by_signature(kernel, signature), config)
             Path(folder, f"{name}.{target.name}.cubin").write_bytes(
                 compiled_kernel(build).asm["cubin"]
             )

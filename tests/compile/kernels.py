@@ -128,6 +128,26 @@ def tuned_kernel(y_ptr, x_ptr, n_cols, scale, flag, SCALED: tl.constexpr, BLOCK:
     tl.store(y_ptr + offs, x, mask=offs < n_cols)
 
 
+@triton.jit
+def atomics_kernel(y_ptr, x_ptr, BLOCK: tl.constexpr):
+    """Atomics whose width follows from the type."""
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.atomic_max(y_ptr + offs, x)
+    tl.atomic_cas(y_ptr + BLOCK + offs, x, x)
+    tl.atomic_xchg(y_ptr + 2 * BLOCK + offs, x)
+    tl.atomic_add(y_ptr + 3 * BLOCK + offs, x)
+
+
+@triton.jit
+def descriptor_kernel(y_ptr, x_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Bulk copies in a loop, which waits for each at a barrier."""
+    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
+    y = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
+    for start in range(0, N, BLOCK_N):
+        y.store([tl.program_id(0) * BLOCK_M, start], x.load([tl.program_id(0) * BLOCK_M, start]))
+
+
 def example():
     """A call of the softmax."""
     x, y = MockTensor("bf16"), MockTensor("bf16")

@@ -110,3 +110,44 @@ def test_a_kernel_that_loads_nothing_is_not_praised_for_its_loads():
     assert result.reason == (
         "the largest tile with occupancy of 50 % or more and no spills; it loads nothing"
     )
+
+
+def with_matrix(**changes):
+    """A kernel on the tensor cores: 255 registers of 8 warps, one block an SM, 12.5 %."""
+    return with_load(16, 4, registers=255, tensor_core={"HGMMA": 8}, **changes)
+
+
+def test_a_kernel_on_the_tensor_cores_has_no_floor():
+    """The larger tile is picked at 12.5 %, and the reason says why."""
+    result = run([with_load(16, 4, tensor_core={"HGMMA": 4}), with_matrix()])
+    assert (result.pick, result.floor) == (1, 0.0)
+    assert [row.unfit for row in result.rows] == [(), ()]
+    assert result.reason.startswith("the largest tile without spills and with 16-byte loads")
+    assert "no floor of occupancy (--floor sets one): HGMMA are tensor-core" in result.reason
+
+
+def test_a_floor_that_is_given_holds_on_the_tensor_cores_too():
+    """What the user asks for is what is judged by."""
+    result = run([with_load(16, 4, tensor_core={"HGMMA": 4}), with_matrix()], floor=0.5)
+    assert (result.pick, result.floor) == (0, 0.5)
+    assert "occupancy of 50 % or more" in result.reason
+    assert "tensor-core" not in result.reason
+
+
+def test_the_output_tile_goes_before_the_depth_on_the_tensor_cores():
+    """128 x 128 by 32 moves less than 64 x 64 by 256, however large their product."""
+    configs = [
+        {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256, "GROUP_M": 8},
+        {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 1},
+        {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 1},
+    ]
+    outcomes = [with_matrix()] * 3
+    assert sweep("k", "sm_90", H100, configs, outcomes).pick == 2
+    assert tile_elements(configs[0]) == 64 * 64 * 256
+    assert tile_elements(configs[0], depth=False) == 64 * 64
+
+
+def test_bulk_loads_are_told_as_such():
+    """A TMA kernel has no load width; it is not one that loads nothing."""
+    bulk = with_load(0, 2, tensor_core={"HGMMA": 4})
+    assert run([bulk]).reason.startswith("the largest tile without spills; it loads by bulk copies")

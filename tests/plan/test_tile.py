@@ -86,7 +86,7 @@ def test_no_setting_makes_a_scan_of_663_808_bytes_fit():
     """The reason does not ask for fewer stages."""
     with pytest.raises(InputError, match=r"663,808 B .* fewer stages do not help"):
         check_fits(limits("sm_90"), 663808, "head dim 512")
-    with pytest.raises(InputError, match="head_dim 4096 needs"):
+    with pytest.raises(InputError, match="head_dim 4096 fits no tile on h100-sxm"):
         rooftile.tile("attention", (1, 1, 128, 4096))
 
 
@@ -227,3 +227,38 @@ def test_an_unknown_family_is_refused():
     """It lists those there are."""
     with pytest.raises(InputError, match="family must be one of softmax_fwd"):
         rooftile.tile("rows", (64,), family="conv")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "nearest"), [("rtx-4090", 256), ("h100-sxm", 256), ("a100-sxm-80gb", 256)]
+)
+def test_a_head_that_no_tile_holds_names_the_nearest_that_fits(gpu, nearest):
+    """512 wants 272 registers of accumulators where 160 stand; the nearest it names has tiles."""
+    with pytest.raises(InputError, match=rf"head_dim 512 fits no tile .*fits: {nearest}$"):
+        rooftile.tile("attention", (1, 8, 1024, 512), gpu=gpu)
+    assert rooftile.tile("attention", (1, 8, 1024, nearest), gpu=gpu).tiles
+    assert rooftile.tile("attention", (1, 8, 1024, 512), gpu="b200").tiles, "in tensor memory"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype"),
+    [
+        ("t4", "bfloat16"), ("v100-sxm2-32gb", "bfloat16"), ("a100-sxm-80gb", "float8_e4m3fn"),
+        ("h100-sxm", "int32"), ("rx-7900-xtx", "float8_e4m3fn"),
+    ],
+)  # fmt: skip
+def test_a_dtype_that_no_matrix_unit_takes_is_refused(gpu, dtype):
+    """A tile of it would be no use; what the GPU has is listed."""
+    for op, shape in (("matmul", (512, 512, 512)), ("attention", (1, 8, 512, 64))):
+        with pytest.raises(InputError, match=rf"dtype must be one that {gpu} multiplies \(.*fp16"):
+            rooftile.tile(op, shape, gpu=gpu, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype"),
+    [("t4", "float16"), ("a100-sxm-80gb", "bfloat16"), ("h100-sxm", "float8_e4m3fn"),
+     ("v100-sxm2-32gb", "float32"), ("mi300x", "float32")],
+)  # fmt: skip
+def test_a_dtype_that_a_gpu_multiplies_has_tiles(gpu, dtype):
+    """On matrix units, and floats where they run beside them."""
+    assert rooftile.tile("matmul", (512, 512, 512), gpu=gpu, dtype=dtype).tiles

@@ -11,7 +11,7 @@ from rooftile.errors import InputError
 if TYPE_CHECKING:
     from rooftile.records.device import Device
     from rooftile.records.occupancy import Occupancy, SimpleOccupancy
-    from rooftile.records.resources import Constant, KernelResources, Sweep, Traffic
+    from rooftile.records.resources import Constant, KernelResources, Sweep
 
 # The GPU whose bandwidth a sweep takes where none is named: the common one of its target
 GPU_OF_TARGET = {
@@ -114,7 +114,7 @@ def compile_kernel(
     signature: str | None = None,
     call: str = "example",
     cache: bool = True,
-    **config: Constant,
+    **config: Any,
 ) -> KernelResources:
     """Compile a Triton or Gluon kernel for a target, without a GPU, and read its binary.
 
@@ -157,7 +157,7 @@ def sweep_kernel(
     signature: str | None = None,
     call: str = "example",
     gpu: str | Device | None = None,
-    floor: float = 0.5,
+    floor: float | None = None,
     latency_s: float | None = None,
     cores: int | None = None,
     cache: bool = True,
@@ -174,7 +174,8 @@ def sweep_kernel(
         call: Likewise.
         gpu: Whose bandwidth sets the bytes in flight that are needed; None: a common GPU of each
             target.
-        floor: Least occupancy of a pick, 0 to 1.
+        floor: Least occupancy of a pick, 0 to 1; None: 0.5, or 0 for a kernel with tensor-core
+            instructions.
         latency_s: Latency of a load under load [s]; None: 1.3 us.
         cores: Compiles at once; None: one a core.
         cache: Read and write the cache on disk.
@@ -195,8 +196,8 @@ def sweep_kernel(
 
     names = [target_of(target).name for target in targets]
     devices = [choose_device(gpu, default=GPU_OF_TARGET.get(name)) for name in names]
-    limit = {"floor": floor, "latency_s": plan.LATENCY_S if latency_s is None else latency_s}
-    plan.check_sweep(devices, **limit)
+    latency = plan.LATENCY_S if latency_s is None else latency_s
+    plan.check_sweep(devices, floor=floor, latency_s=latency)
     configs = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
     where = kernel_target(kernel)
     outcomes = compile_all(
@@ -212,37 +213,11 @@ def sweep_kernel(
     size = len(configs)
     shares = [outcomes[at : at + size] for at in range(0, len(outcomes), size)]
     return tuple(
-        plan.sweep(where.rpartition(":")[2], name, device, configs, share, **limit)
+        plan.sweep(
+            where.rpartition(":")[2], name, device, configs, share, floor=floor, latency_s=latency
+        )
         for name, device, share in zip(names, devices, shares, strict=True)
     )
-
-
-def kernel_traffic(
-    kernel: KernelResources,
-    blocks: int,
-    *,
-    trips: Mapping[int, int] | None = None,
-    formula_bytes: float | None = None,
-) -> Traffic:
-    """What a grid of a compiled kernel can move, by its binary, beside a formula's bytes.
-
-    Args:
-        kernel: A compiled kernel.
-        blocks: Blocks of the grid.
-        trips: Loop number, from 1 in the order of the code, to how often its body runs; a loop
-            without one is given per iteration.
-        formula_bytes: What must move [B].
-
-    Returns:
-        Bytes loaded and stored, their ratio to the formula's, and flags: rows read twice, 2-byte
-        loads, spills.
-
-    Raises:
-        InputError: ``blocks`` is not positive, or there is no such loop.
-    """
-    from rooftile.plan.kernel_traffic import traffic
-
-    return traffic(kernel, blocks, trips=trips, formula_bytes=formula_bytes)
 
 
 def kernel_target(kernel: Any) -> str:

@@ -20,6 +20,7 @@ from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
 from rooftile.cli.tile import tile
+from rooftile.cli.traffic import traffic
 
 # Rich's help and tracebacks cost 0.1 s of import on every call; --help has 0.3 s in all.
 app = typer.Typer(
@@ -41,6 +42,7 @@ _COMMANDS = (
     claim,
     occupancy,
     tile,
+    traffic,
     bench,
     export,
     gpus,

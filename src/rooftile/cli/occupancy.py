@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -56,7 +57,11 @@ FeedingGpu = Annotated[
     ),
 ]
 Floor = Annotated[
-    float, typer.Option(help="Least occupancy of the pick in percent.", metavar="PERCENT")
+    float | None,
+    typer.Option(
+        help="Least occupancy of the pick; 50, or 0 for a kernel with tensor-core instructions.",
+        metavar="PERCENT",
+    ),
 ]
 Threads = Annotated[int | None, typer.Option(help="Threads of a block.", metavar="N")]
 Regs = Annotated[int, typer.Option(help="Registers of a thread.", metavar="N")]
@@ -81,7 +86,7 @@ def occupancy(
     signature: Signature = None,
     call: Call = "example",
     gpu: FeedingGpu = None,
-    floor: Floor = 50.0,
+    floor: Floor = None,
     threads: Threads = None,
     regs: Regs = 0,
     smem: Smem = 0,
@@ -146,7 +151,7 @@ def _numbers(
 
 def _kernel(
     kernel: str, arch: list[str], sweep: list[str], const: list[str], signature: str | None,
-    call: str, gpu: str | None, floor: float, cache: bool, html: str | None, as_json: bool,
+    call: str, gpu: str | None, floor: float | None, cache: bool, html: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Occupancy of what the compiler says."""
     from rooftile.api.occupancy import sweep_kernel
@@ -156,9 +161,9 @@ def _kernel(
     from rooftile.report.occupancy_html import sweep_page
     from rooftile.report.output import STDOUT, deliver, record_json
 
-    if not 0 <= floor <= 100:
+    if floor is not None and not 0 <= floor <= 100:
         raise InputError(f"--floor must be 0 to 100 percent, got {floor:g}")
-    values, constants = _settings(sweep, const)
+    values, constants = settings(sweep, const)
     with stages() as progress:
         sweeps = sweep_kernel(
             kernel,
@@ -168,7 +173,7 @@ def _kernel(
             signature=signature,
             call=call,
             gpu=gpu,
-            floor=floor / 100,
+            floor=None if floor is None else floor / 100,
             cache=cache,
             progress=progress,
         )
@@ -188,7 +193,7 @@ def _kernel(
         raise InputError(f"none of the {len(rows)} configurations compiles")
 
 
-def _settings(
+def settings(
     sweep: list[str], const: list[str]
 ) -> tuple[dict[str, list[Constant]], dict[str, Constant]]:
     """What is tried and what stays, by name; each once."""
@@ -200,7 +205,7 @@ def _settings(
             raise InputError(f"{name} must be given once by --sweep or --const, got it again")
         if len(values) < len(sweep):
             values[name] = list(dict.fromkeys(values_of(words)))
-        elif "," in words:
+        elif len(values_of(words)) > 1:
             raise InputError(f"--const must be NAME=VALUE, got {text!r}: --sweep tries several")
         else:
             constants[name] = values_of(words)[0]
@@ -216,9 +221,10 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def values_of(text: str) -> list[Constant]:
-    """Values between commas: numbers, True, False, None, else text."""
+    """Values between commas outside of brackets: numbers, True, False, None, else text."""
     words: dict[str, bool | None] = {"True": True, "False": False, "None": None}
-    return [words[word] if word in words else _number(word) for word in text.split(",")]
+    parts = re.split(r",(?![^()]*\))", text)
+    return [words[word] if word in words else _number(word) for word in parts]
 
 
 def _number(word: str) -> int | float | str:

@@ -11,7 +11,8 @@ from rooftile.records.resources import AccessKind
 
 _ACCESS = re.compile(r"\s+(?:global|buffer|flat)_(load|store|atomic)_(\w+)(.*)")
 _LABEL = re.compile(r"(\.L\w+):")
-_JUMP = re.compile(r"\s+s_c?branch\w*\s+(\.L\w+)")
+_JUMP = re.compile(r"\s+s_(c?)branch\w*\s+(\.L\w+)")
+_END = re.compile(r"\s+s_(?:endpgm|setpc_b64)")
 _WAIT = re.compile(r"\s+s_wait(?:cnt|_loadcnt)\s+(?:.*vmcnt\((\d+)\)|(0x[0-9a-f]+|\d+))?")
 _TENSOR_CORE = re.compile(r"\s+v_(s?mfma[a-z]*|s?wmma)_(\w+)")
 _SPILL = re.compile(r"(\d+)-byte Folded (Spill|Reload)")
@@ -59,6 +60,7 @@ def read_gcn(assembly: str) -> Code:
     """What the instructions of the assembly hold; a place is a line."""
     labels: dict[str, int] = {}
     jumps: list[tuple[int, str]] = []
+    stops: set[int] = set()
     touches: list[Touch] = []
     tensor: Counter[str] = Counter()
     loads = _InOrder()
@@ -67,7 +69,11 @@ def read_gcn(assembly: str) -> Code:
         if label := _LABEL.match(line):
             labels[label[1]] = at
         elif jump := _JUMP.match(line):
-            jumps.append((at, jump[1]))
+            jumps.append((at, jump[2]))
+            if not jump[1]:
+                stops.add(at)
+        elif _END.match(line):
+            stops.add(at)
         elif access := _ACCESS.match(line):
             if touch := _touch(at, *access.groups()):
                 touches.append(touch)
@@ -81,6 +87,7 @@ def read_gcn(assembly: str) -> Code:
     return Code(
         touches=tuple(touches),
         jumps=tuple((at, labels[label]) for at, label in jumps if label in labels),
+        stops=frozenset(stops),
         tensor_core=dict(sorted(tensor.items())),
         barriers=barriers,
         burst_bytes=loads.most,

@@ -6,36 +6,45 @@ import contextlib
 import hashlib
 import io
 import json
-import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rooftile.compile.amd import read_amd
 from rooftile.compile.cache import READER
-from rooftile.compile.kernel import DIVISIBLE, Argument, Call
+from rooftile.compile.faults import diagnosed, not_assembled, place_of
+from rooftile.compile.kernel import DIVISIBLE, Argument, Call, constant_of
+from rooftile.compile.launch import extents
 from rooftile.compile.nvidia import read_nvidia
 from rooftile.compile.targets import Target
 from rooftile.errors import InputError
 from rooftile.records.resources import Constant, KernelResources
 
-# What ptxas found, without its files and the command to find it again
-_PTXAS_ERROR = re.compile(r"\berror\s+:\s*(.+)")
-
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One kernel to compile: all that decides about the result."""
+    """One kernel to compile: all that decides about the result, and the call it comes from."""
 
     kernel: Any
     target: Target
     arguments: Mapping[str, Argument]
     constants: Mapping[str, Constant]
     options: Mapping[str, Constant]
+    call: Call | None = None
+
+    def grid(self) -> tuple[int, int, int] | None:
+        """Blocks of the call with these constants; None where the call is not known.
+
+        Raises:
+            InputError: The grid is a function, and it fails.
+        """
+        if self.call is None or self.call.grid is None:
+            return None
+        return extents(self.call.grid, {**self.call.values, **self.constants})
 
     def key(self) -> str:
-        """A hash of the source with all it calls, the compiler and everything above."""
+        """A hash of the source with all it calls, the compiler and all that decides."""
         import triton
         from triton._C.libtriton import get_cache_invalidating_env_vars
 
@@ -74,7 +83,7 @@ def plan_build(kernel: Any, target: Target, call: Call, config: Mapping[str, Con
     names = {param.name for param in kernel.params}
     for name, value in config.items():
         if name in names:
-            constants[name] = value
+            constants[name] = constant_of(kernel, value)
         elif name in known:
             options[name] = value
         else:
@@ -97,7 +106,7 @@ def plan_build(kernel: Any, target: Target, call: Call, config: Mapping[str, Con
             f"argument {', '.join(sorted(lacking))} of {kernel.__name__} has no type: give a"
             " signature or a function that calls the kernel"
         )
-    return Build(kernel, target, arguments, constants, options)
+    return Build(kernel, target, arguments, constants, options, call)
 
 
 def prepare(targets: Iterable[Target], *, gluon: bool = False) -> None:
@@ -193,13 +202,13 @@ def compiled_kernel(build: Build) -> Any:
             options=dict(build.options),
         )
     except CompilationError as error:
-        raise InputError(_where(kernel, error)) from error
+        raise InputError(place_of(kernel, error)) from error
     except PTXASError as error:
-        raise InputError(_not_assembled(kernel, target, str(error))) from error
+        raise InputError(not_assembled(kernel, target, str(error))) from error
     except OutOfResources as error:
         raise InputError(str(error)) from error
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        words = str(error) or type(error).__name__
+        words = diagnosed(str(error) or type(error).__name__)
         raise InputError(
             f"{kernel.__name__} does not compile for {target.name}: {words}"
         ) from error
@@ -214,75 +223,40 @@ def _source(build: Build) -> Any:
         from triton.compiler import ASTSource as Source
     names = [param.name for param in kernel.params]
     signature = {
-        name: build.arguments[name].type if name in build.arguments else "constexpr"
+        name: _type(build.arguments[name]) if name in build.arguments else "constexpr"
         for name in names
     }
-    attributes = {
-        (position,): [["tt.divisibility", DIVISIBLE]]
+    leaves = [
+        leaf
         for position, name in enumerate(names)
-        if name in build.arguments and build.arguments[name].divisible
+        if name in build.arguments
+        for leaf in _leaves(build.arguments[name], (position,))
+    ]
+    constants: dict[tuple[int, ...], Any] = {
+        (names.index(name),): value for name, value in build.constants.items()
     }
+    constants |= {path: leaf.value for path, leaf in leaves if leaf.type == "constexpr"}
     return Source(
         fn=kernel,
         signature=signature,
-        constexprs={(names.index(name),): value for name, value in build.constants.items()},
-        attrs=attributes,
+        constexprs=constants,
+        attrs={path: [["tt.divisibility", DIVISIBLE]] for path, leaf in leaves if leaf.divisible},
     )
 
 
-def _not_assembled(kernel: Any, target: Target, message: str) -> str:
-    """What ptxas did not take: the target itself, or the code."""
-    import triton
-
-    if "is not defined for option 'gpu-name'" in message:
-        return (
-            f"target must be one that Triton {triton.__version__} knows, its ptxas does not know"
-            f" {target.name}: a newer Triton is wanted"
-        )
-    said = "; ".join(dict.fromkeys(_PTXAS_ERROR.findall(message))) or message
-    return f"{kernel.__name__} does not assemble for {target.name}: {said}"
+def _type(argument: Argument) -> Any:
+    """Triton's word for a type, a tuple of them for a tuple."""
+    return tuple(map(_type, argument.parts)) if argument.type == "tuple" else argument.type
 
 
-def _where(kernel: Any, error: Any) -> str:
-    """Triton's message at the user's line: ``file.py:12: message``."""
-    inner = error
-    while isinstance(inner.__cause__, type(error)):
-        inner = inner.__cause__
-    function = _function_of(kernel, inner)
-    path, start = function.__code__.co_filename, function.__code__.co_firstlineno
-    skipped = _lines_before_def(function)
-    line = start + skipped + (getattr(inner.node, "lineno", 1) - 1)
-    text = inner.src.splitlines()
-    number = getattr(inner.node, "lineno", 0)
-    shown = f"\n    {text[number - 1].strip()}" if 0 < number <= len(text) else ""
-    message = inner.error_message or (
-        str(inner.__cause__) if inner.__cause__ else "does not compile"
-    )
-    return f"{path}:{line}: {message}{shown}"
-
-
-def _function_of(kernel: Any, error: Any) -> Any:
-    """The Python function whose source the error shows: the kernel, or one that it calls."""
-    queue, seen = [kernel], set()
-    while queue:
-        candidate = queue.pop()
-        if id(candidate) in seen:
-            continue
-        seen.add(id(candidate))
-        if candidate.src == error.src:
-            return candidate.fn
-        queue += [
-            v for v in candidate.__globals__.values() if hasattr(v, "src") and hasattr(v, "fn")
-        ]
-    return kernel.fn
-
-
-def _lines_before_def(function: Any) -> int:
-    """Decorator lines between a function's first line and its ``def``."""
-    import inspect
-
-    lines, _ = inspect.getsourcelines(function)
-    return next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+def _leaves(
+    argument: Argument, path: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], Argument]]:
+    """An argument, or all parts of a tuple, with their places."""
+    if argument.type != "tuple":
+        yield path, argument
+    for position, part in enumerate(argument.parts):
+        yield from _leaves(part, (*path, position))
 
 
 def _options(target: Target) -> frozenset[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rooftile.compile.flow import Loop, find_loops
 from rooftile.records.resources import AccessKind, MemoryAccess
 
 
@@ -31,6 +32,7 @@ class Code:
     Attributes:
         touches: Instructions that touch device memory, in order.
         jumps: From and to of every jump.
+        stops: Jumps without a condition and ends: the code does not go on behind them.
         tensor_core: Matrix instructions by name.
         barriers: Whether threads of a block wait for each other.
         burst_bytes: Most bytes of loads under way at once in one thread.
@@ -39,18 +41,21 @@ class Code:
 
     touches: tuple[Touch, ...]
     jumps: tuple[tuple[int, int], ...]
+    stops: frozenset[int]
     tensor_core: dict[str, int]
     barriers: bool
     burst_bytes: int
     code_bytes: int
 
-    def loops(self) -> list[tuple[int, int]]:
-        """First and last place of each loop, in the order of the code."""
-        ends: dict[int, int] = {}
-        for source, to in self.jumps:
-            if to < source:  # a jump to itself is the trap behind the last instruction
-                ends[to] = max(source, ends.get(to, source))
-        return sorted(ends.items())
+    def loops(self) -> tuple[Loop, ...]:
+        """Loops that touch device memory, in the order of the code: others, such as a wait for a
+        barrier, move nothing and have no number."""
+        end = max((at for at in (*self.stops, *(t.at for t in self.touches))), default=0) + 1
+        return tuple(
+            loop
+            for loop in find_loops(self.jumps, self.stops, end)
+            if any(loop.holds(touch.at) for touch in self.touches)
+        )
 
     def accesses(self) -> tuple[MemoryAccess, ...]:
         """The touches counted by kind, width and innermost loop."""
@@ -64,9 +69,7 @@ class Code:
         )
 
 
-def _innermost(at: int, loops: Iterable[tuple[int, int]]) -> int:
-    """Number of the shortest loop around a place, from 1; 0 where there is none."""
-    around = [
-        (end - start, number) for number, (start, end) in enumerate(loops, 1) if start <= at <= end
-    ]
+def _innermost(at: int, loops: Sequence[Loop]) -> int:
+    """Number of the smallest loop around a place, from 1; 0 where there is none."""
+    around = [(loop.size, number) for number, loop in enumerate(loops, 1) if loop.holds(at)]
     return min(around)[1] if around else 0

@@ -101,7 +101,7 @@ def _fork(work: Work, child: _Child) -> int:
     if pid:
         return pid
     os.setpgid(0, 0)  # so that ptxas ends with it
-    log = os.open(child.log, os.O_WRONLY | os.O_CREAT)
+    log = os.open(child.log, os.O_RDWR | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
     code = 1

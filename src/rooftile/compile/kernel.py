@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from rooftile.errors import InputError, TargetError
 from rooftile.records.resources import Constant
 
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 DIVISIBLE = 16  # the alignment that Triton specialises on
 
 
@@ -22,24 +24,42 @@ class Argument:
     """A run-time argument.
 
     Attributes:
-        type: Triton's word: ``"*bf16"``, ``"i32"``.
+        type: Triton's word: ``"*bf16"``, ``"i32"``; ``"constexpr"`` within a tuple, ``"tuple"``.
         divisible: Its value, or address, is a multiple of 16.
+        parts: Of a tuple.
+        value: Of a constant within a tuple.
     """
 
     type: str
     divisible: bool = False
+    parts: tuple[Argument, ...] = ()
+    value: Any = None
 
     def __str__(self) -> str:
+        if self.type == "tuple":
+            return f"({', '.join(map(str, self.parts))})"
+        if self.type == "constexpr":
+            return str(self.value)
         return f"{self.type}:{DIVISIBLE}" if self.divisible else self.type
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a kernel is called: arguments in order, constants and options by name."""
+    """How a kernel is called: arguments in order, constants and options by name.
+
+    Attributes:
+        arguments: Run-time arguments.
+        constants: Compile-time arguments.
+        options: Of the compiler.
+        grid: As the launch has it: extents, or a function of the values; None: not known.
+        values: What every argument was given.
+    """
 
     arguments: Mapping[str, Argument]
     constants: Mapping[str, Constant]
     options: Mapping[str, Constant]
+    grid: Any = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_kernel(target: str) -> Any:
@@ -110,59 +130,47 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
-def parse_signature(kernel: Any, text: str) -> dict[str, Argument | Constant]:
-    """What a signature says of the arguments.
+def constant_of(kernel: Any, value: Any) -> Any:
+    """A constant as a kernel takes it, out of what JSON and the command line can hold.
+
+    ``"tl.float16"`` is what the kernel's file knows under that name, ``"(2, 3)"`` a tuple,
+    ``"acts.py:relu"`` a kernel that is passed as one; other text stays text.
 
     Args:
         kernel: The JIT function.
-        text: Types in order or by name, parted by commas: ``"*bf16:16, *bf16:16, i32"``,
-            ``"x_ptr=*bf16:16, n_cols=i32:16"``. A plain number fixes an argument's value.
-
-    Returns:
-        By name; a plain value is a constant.
+        value: A number, text, None or a list.
 
     Raises:
-        InputError: There is no such argument, or one has no type.
+        InputError: There is no such name or kernel.
     """
-    names = [param.name for param in kernel.params if not param.is_constexpr]
-    entries = _split(text)
-    positional = [entry for entry in entries if "=" not in entry]
-    if len(positional) > len(names):
-        raise InputError(
-            f"signature has {len(positional)} types, {kernel.__name__} takes {len(names)}:"
-            f" {', '.join(names)}"
+    if isinstance(value, list | tuple):
+        return tuple(constant_of(kernel, part) for part in value)
+    if not isinstance(value, str):
+        return value
+    if value.startswith("(") and value.endswith(")"):
+        return tuple(
+            constant_of(kernel, parse_constant(part)) for part in split_entries(value[1:-1])
         )
-    given = dict(zip(names, positional, strict=False))
-    for entry in entries:
-        if "=" in entry:
-            name, _, kind = entry.partition("=")
-            if name.strip() not in names:
-                raise InputError(
-                    f"signature names {name.strip()!r}, {kernel.__name__} takes {', '.join(names)}"
-                )
-            given[name.strip()] = kind.strip()
-    missing = [name for name in names if name not in given]
-    if missing:
-        raise InputError(f"signature of {kernel.__name__} lacks a type for {', '.join(missing)}")
-    return {name: _argument(name, given[name]) for name in names}
+    if ".py:" in value:
+        return load_kernel(value)
+    return _named(kernel, value) if _DOTTED.fullmatch(value) else value
 
 
-def _argument(name: str, text: str) -> Argument | Constant:
-    """One entry of a signature."""
-    kind, _, alignment = text.rpartition(":") if text.count(":") == 1 else (text, "", "")
-    if alignment and alignment != str(DIVISIBLE):
-        raise InputError(f"signature: {name} may be marked :16, got {text!r}")
-    if not alignment:
-        kind = text
-    if kind in ("None", "True", "False") or kind.lstrip("-").isdigit():
-        return parse_constant(kind)
-    bare = kind.removeprefix("*").removeprefix("k")
-    if kind.startswith("tensordesc") or bare in _types():
-        return Argument(kind, bool(alignment))
-    raise InputError(
-        f"signature: type of {name} must be *T or T with T one of {', '.join(_types())}, got"
-        f" {text!r}"
-    )
+def _named(kernel: Any, dotted: str) -> Any:
+    """What a kernel's file knows under a dotted name; text whose first part it does not know."""
+    first, *rest = dotted.split(".")
+    if dotted.startswith("triton.language."):
+        found: Any = importlib.import_module("triton.language")
+        rest = rest[1:]
+    elif first in kernel.fn.__globals__:
+        found = kernel.fn.__globals__[first]
+    else:
+        return dotted
+    for part in rest:
+        if not hasattr(found, part):
+            raise InputError(f"constant {dotted!r} of {kernel.__name__}: there is no {part}")
+        found = getattr(found, part)
+    return found
 
 
 def parse_constant(text: str) -> Constant:
@@ -178,14 +186,7 @@ def parse_constant(text: str) -> Constant:
     return text
 
 
-def _types() -> Sequence[str]:
-    return (
-        "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
-        "fp8e4nv", "fp8e4b8", "fp8e4b15", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64",
-    )  # fmt: skip
-
-
-def _split(text: str) -> list[str]:
+def split_entries(text: str) -> list[str]:
     """Entries at the commas outside of brackets."""
     entries, depth = [""], 0
     for letter in text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooftile.compile.kernel import Argument, Call
@@ -52,7 +52,7 @@ def record_call(function: Callable[[], Any], kernel: Any, target: Target) -> Cal
 
     def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         if self is kernel:
-            seen.append(_call(kernel, args, kwargs, target))
+            seen.append(replace(_call(kernel, args, kwargs, target), grid=grid))
             raise _Recorded
 
     with _instead_of_launches(record):
@@ -83,15 +83,31 @@ def record_launches(function: Callable[[], Any], target: Target) -> tuple[Any, l
 
     def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         call = _call(self, args, kwargs, target)
-        values = dict(zip((param.name for param in self.params), args, strict=False))
-        values |= {name: value for name, value in kwargs.items() if name not in call.options}
-        extents = tuple(grid(values) if callable(grid) else grid)
-        x, y, z = (*extents, 1, 1)[:3]
-        seen.append(Launch(self, (x, y, z), values, call))
+        seen.append(Launch(self, extents(grid, call.values), call.values, call))
 
     with _instead_of_launches(record):
         result = function()
     return result, seen
+
+
+def extents(grid: Any, values: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Blocks in x, y and z of a launch.
+
+    Args:
+        grid: Extents, or a function of the values.
+        values: What every argument was given, constants included.
+
+    Raises:
+        InputError: It is no grid, or its function fails.
+    """
+    try:
+        found = tuple(int(extent) for extent in (grid(values) if callable(grid) else grid))
+    except Exception as error:
+        raise InputError(f"grid fails: {type(error).__name__}: {error}") from error
+    if not 1 <= len(found) <= 3:
+        raise InputError(f"grid must have 1 to 3 extents, got {found}")
+    x, y, z = (*found, 1, 1)[:3]
+    return x, y, z
 
 
 @contextmanager
@@ -125,17 +141,27 @@ def _call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: Ta
         )
     arguments: dict[str, Argument] = {}
     constants: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for param in kernel.params:
         value = values.pop(param.name, param.default if param.has_default else None)
+        given[param.name] = value
         kind, key = _specialised(param, value, target)
         if kind == "constexpr":
             constants[param.name] = value
         else:
-            arguments[param.name] = Argument(kind, "D" in str(key or ""))
-    return Call(arguments, constants, values)
+            arguments[param.name] = _argument(kind, key, value)
+    return Call(arguments, constants, values, values=given)
 
 
-def _specialised(param: Any, value: Any, target: Target) -> tuple[str, Any]:
+def _argument(kind: Any, key: Any, value: Any) -> Argument:
+    """What Triton makes of a value; of a tuple, of each part."""
+    if isinstance(kind, tuple):
+        parts = zip(kind, key, value, strict=True)
+        return Argument("tuple", parts=tuple(_argument(*part) for part in parts))
+    return Argument(kind, "D" in str(key or ""), value=value if kind == "constexpr" else None)
+
+
+def _specialised(param: Any, value: Any, target: Target) -> tuple[Any, Any]:
     """Type and specialisation of one value."""
     from triton._C.libtriton import native_specialize_impl
     from triton.backends.compiler import GPUTarget

@@ -51,11 +51,27 @@ class Depends:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one configuration.
+
+    Attributes:
+        outcome: Resources, or why there are none.
+        grid: Blocks in x, y and z of the call that the types were taken from; None where there was
+            no call, or nobody asked.
+        formula_bytes: What must move by the formula of the call's case [B]; None without a case.
+    """
+
+    outcome: KernelResources | str
+    grid: tuple[int, int, int] | None = None
+    formula_bytes: int | None = None
+
+
 def question(asked: Mapping[str, Any], target: str, config: Mapping[str, Constant]) -> str:
     """A hash of all that is asked about one configuration.
 
     Args:
-        asked: Kernel, signature, call and search path.
+        asked: Kernel, signature, call or case, and search path.
         target: ``"sm_90"``.
         config: Constants and options.
     """
@@ -68,14 +84,14 @@ def question(asked: Mapping[str, Any], target: str, config: Mapping[str, Constan
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def recall(folder: Path, questions: Sequence[str]) -> dict[int, KernelResources | str]:
+def recall(folder: Path, questions: Sequence[str]) -> dict[int, Answer]:
     """The answers that still hold, by the question's position.
 
     Args:
         folder: Of the cache.
         questions: As ``question`` gives them.
     """
-    found: dict[int, KernelResources | str] = {}
+    found: dict[int, Answer] = {}
     hold: dict[str, bool] = {}
     for position, asked in enumerate(questions):
         answer = _read(_answer_path(folder, asked))
@@ -89,11 +105,26 @@ def recall(folder: Path, questions: Sequence[str]) -> dict[int, KernelResources 
             continue
         outcome = answer["error"] or cached(folder, answer["key"])
         if outcome is not None:
-            found[position] = outcome
+            found[position] = answer_of(answer, outcome)
     return found
 
 
-def remember(folder: Path, asked: str, depends: Depends, *, key: str = "", error: str = "") -> bool:
+def answer_of(facts: Mapping[str, Any], outcome: KernelResources | str) -> Answer:
+    """An outcome with the facts of its launch, as JSON holds them."""
+    grid = facts.get("grid")
+    x, y, z = grid or (1, 1, 1)
+    return Answer(outcome, (x, y, z) if grid else None, facts.get("formula_bytes"))
+
+
+def remember(
+    folder: Path,
+    asked: str,
+    depends: Depends,
+    *,
+    key: str = "",
+    error: str = "",
+    facts: Mapping[str, Any] | None = None,
+) -> bool:
     """Keep the answer to a question: where its resources are, or why there are none.
 
     Args:
@@ -102,13 +133,14 @@ def remember(folder: Path, asked: str, depends: Depends, *, key: str = "", error
         depends: What it depends on.
         key: Of the resources in the cache.
         error: Why there are none.
+        facts: ``grid`` and ``formula_bytes`` of the call.
 
     Returns:
         Whether it could be written: a full or read-only disk costs the next time, not this one.
     """
     text = json.dumps(asdict(depends), sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    answer = json.dumps({"depends": digest, "key": key, "error": error})
+    answer = json.dumps({"depends": digest, "key": key, "error": error, **(facts or {})})
     try:
         for path, data in (
             (_depends_path(folder, digest), text),

@@ -13,7 +13,7 @@ from typing import Any
 
 import rooftile.compile
 from rooftile.compile.cache import cache_folder
-from rooftile.compile.recall import question, recall
+from rooftile.compile.recall import Answer, answer_of, question, recall
 from rooftile.errors import InputError, MissingDependencyError, RooftileError
 from rooftile.records.io import from_json
 from rooftile.records.resources import Constant, KernelResources
@@ -55,22 +55,61 @@ def compile_all(
         InputError: The request itself is wrong: no such kernel, target or signature.
         MissingDependencyError: Triton is not installed.
     """
-    if os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes"):
-        raise InputError(
-            "TRITON_INTERPRET must not be set to compile: it turns every kernel into Python that"
-            f" has no binary; it is {os.environ['TRITON_INTERPRET']!r}"
-        )
-    asked = {
-        "kernel": kernel,
-        "signature": signature,
-        "call": call,
-        "path": [str(Path.cwd()), *filter(None, sys.path)],
-    }
-    builds = [(target, dict(config)) for target in targets for config in configs]
+    asked = {"kernel": kernel, "signature": signature, "call": call, "case": None, "launch": False}
+    answers = _ask(asked, targets, configs, cores, cache, timeout_s, progress)
+    return [answer.outcome for answer in answers]
+
+
+def compile_launches(
+    kernel: str,
+    targets: Sequence[str],
+    config: Mapping[str, Constant],
+    *,
+    signature: str | None = None,
+    call: str = "example",
+    case: Mapping[str, Any] | None = None,
+    cache: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> list[Answer]:
+    """Compile a kernel for every target, and say how the call launches it.
+
+    Args:
+        kernel: As for ``compile_all``.
+        targets: Likewise.
+        config: Constants and compiler options by name.
+        signature: As for ``compile_all``.
+        call: Likewise.
+        case: Name, shape and dtype of a bench case beside the kernel, whose function launches it.
+        cache: Read and write the cache on disk.
+        progress: Told what is being done.
+
+    Returns:
+        One a target: resources, grid and the case's bytes.
+
+    Raises:
+        InputError: The request itself is wrong: no such kernel, target, signature or case.
+        MissingDependencyError: Triton is not installed.
+    """
+    asked = {"kernel": kernel, "signature": signature, "call": call, "case": case, "launch": True}
+    return _ask(asked, targets, [config], None, cache, TIMEOUT_S, progress)
+
+
+def _ask(
+    asked: dict[str, Any], targets: Sequence[str], configs: Sequence[Mapping[str, Constant]],
+    cores: int | None, cache: bool, timeout_s: float, progress: Callable[[str], None] | None,
+) -> list[Answer]:  # fmt: skip
+    """Answers from the cache, and from a server for what is not there."""
+    _check_compiles()
+    asked = {**asked, "path": [str(Path.cwd()), *filter(None, sys.path)]}
+    builds = [
+        (target, {name: _plain(name, value) for name, value in config.items()})
+        for target in targets
+        for config in configs
+    ]
     folder = cache_folder() if cache else None
     questions = [question(asked, *build) for build in builds]
-    outcomes = recall(folder, questions) if folder else {}
-    missing = [index for index in range(len(builds)) if index not in outcomes]
+    answers = recall(folder, questions) if folder else {}
+    missing = [index for index in range(len(builds)) if index not in answers]
     request = {
         **asked,
         "builds": [builds[index] for index in missing],
@@ -82,14 +121,46 @@ def compile_all(
     for answer in _answers(request) if missing else ():
         if "fatal" in answer:
             raise InputError(answer["fatal"])
-        outcomes[missing[answer["index"]]] = (
+        answers[missing[answer["index"]]] = answer_of(
+            answer,
             from_json(answer["resources"].encode(), KernelResources)
             if "resources" in answer
-            else answer["error"]
+            else answer["error"],
         )
         if progress:
-            progress(f"compiled {len(outcomes)} of {len(builds)}")
-    return [outcomes.get(index, "no answer") for index in range(len(builds))]
+            progress(f"compiled {len(answers)} of {len(builds)}")
+    return [answers.get(index, Answer("no answer")) for index in range(len(builds))]
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A constant as JSON holds it; the server makes of it what it was.
+
+    Raises:
+        InputError: It is nothing that a kernel takes.
+    """
+    value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(name, part) for part in value]
+    if repr(value).startswith("triton.language."):
+        return repr(value)
+    code = getattr(getattr(value, "fn", None), "__code__", None)
+    if code is not None and code.co_filename.endswith(".py"):
+        return f"{code.co_filename}:{value.fn.__qualname__}"
+    raise InputError(
+        f"{name} must be a number, text, None, a dtype of triton.language, a kernel or a tuple of"
+        f" these, got {value!r}"
+    )
+
+
+def _check_compiles() -> None:
+    """Refuse a process whose kernels are Python."""
+    if os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes"):
+        raise InputError(
+            "TRITON_INTERPRET must not be set to compile: it turns every kernel into Python that"
+            f" has no binary; it is {os.environ['TRITON_INTERPRET']!r}"
+        )
 
 
 def _answers(request: dict[str, Any]) -> Any:

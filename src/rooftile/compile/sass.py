@@ -17,6 +17,9 @@ _BYTES = 16
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 32)
 
 _BRANCHES = (0x947, 0x547)
+# EXIT, RET, BRX and its kin, JMP and JMX: nothing follows them
+_ENDS = (0x94D, 0x950, 0x949, 0x54A, 0x94A, 0x94C, 0x958, 0x959)
+_ALWAYS = 7  # the predicate that is true, not negated
 _BARRIER = 0xB1D
 _COMMIT = 0x9AF  # LDGDEPBAR: closes a group of copies to shared memory
 _WAIT = 0x91A  # DEPBAR: waits until at most so many groups are under way
@@ -28,7 +31,9 @@ _TOUCHES: dict[int, AccessKind] = {
 }
 # by the low 9 bits: the others say where the operands come from
 _ATOMICS = (0x1A8, 0x1A9, 0x18E)  # ATOMG, its CAS, RED: the width follows from the type
-_EIGHT_BYTES = (2, 5, 6)  # types: 64 bits unsigned and signed, double
+# Types of 64 bits: unsigned, signed, double; 3 is a float before 9.0, signed from 9.0 on
+_EIGHT_BYTES = (2, 5, 6)
+_EIGHT_BYTES_FROM_90 = (2, 3)
 _FLOAT_ATOMICS = (0x1A3, 0x1A6)  # ATOMG and RED from 9.0 on, of one float or several
 _FLOAT_WIDTHS = {0: 4, 1: 8, 2: 16, 3: 4, 4: 8, 5: 16, 9: 4, 10: 8, 11: 16, 15: 8}
 _BULK: dict[int, AccessKind] = {0x1B4: "copy to shared", 0x1B5: "store", 0x1B6: "atomic"}
@@ -57,6 +62,7 @@ def read_sass(code: bytes, capability: int) -> Code:
     return Code(
         touches=tuple(reader.touches),
         jumps=tuple(reader.jumps),
+        stops=frozenset(reader.stops),
         tensor_core=dict(sorted(reader.tensor_core.items())),
         barriers=reader.barriers,
         burst_bytes=reader.most,
@@ -71,6 +77,7 @@ class _Reader:
         self.capability = capability
         self.touches: list[Touch] = []
         self.jumps: list[tuple[int, int]] = []
+        self.stops: set[int] = set()
         self.tensor_core: Counter[str] = Counter()
         self.barriers = False
         self.most = 0
@@ -89,6 +96,13 @@ class _Reader:
             self._touch(at, _TOUCHES[operation], word)
         elif operation in _BRANCHES:
             self.jumps.append((at, at + _BYTES + self._offset(word)))
+            # a branch has a second predicate of its own, by kind in one of two places
+            second = word >> 24 if operation == 0x547 else word >> 87
+            if word >> 12 & 0xF == _ALWAYS and second & 0xF == _ALWAYS:
+                self.stops.add(at)
+        elif operation in _ENDS:
+            if word >> 12 & 0xF == _ALWAYS:
+                self.stops.add(at)
         elif operation == _BARRIER:
             self.barriers = True
         elif operation == _COMMIT:
@@ -119,7 +133,8 @@ class _Reader:
         elif low in _BULK:
             self.touches.append(Touch(at, _BULK[low], 0))
         elif low in _ATOMICS:
-            width = 8 if word >> 73 & 7 in _EIGHT_BYTES else 4
+            wide = _EIGHT_BYTES if self.capability < 90 else _EIGHT_BYTES_FROM_90
+            width = 8 if word >> 73 & 7 in wide else 4
             self.touches.append(Touch(at, "atomic", width))
         elif low in _FLOAT_ATOMICS:
             self.touches.append(Touch(at, "atomic", _FLOAT_WIDTHS.get(word >> 73 & 15, 4)))

@@ -17,10 +17,12 @@ from typing import Any, TextIO
 
 from rooftile.compile.build import Build, compile_build, plan_build, prepare
 from rooftile.compile.cache import cached, keep
+from rooftile.compile.case import case_bytes, case_call
 from rooftile.compile.forked import run_forked
-from rooftile.compile.kernel import Argument, Call, load_kernel, load_module, parse_signature
+from rooftile.compile.kernel import Call, load_kernel, load_module
 from rooftile.compile.launch import record_call
 from rooftile.compile.recall import Depends, remember
+from rooftile.compile.signature import called_by_signature, is_typed
 from rooftile.compile.targets import Target, target_of
 from rooftile.compile.watch import Watch
 from rooftile.errors import InputError, RooftileError
@@ -39,11 +41,12 @@ def main() -> None:
         with watch.watching():
             kernel = load_kernel(request["kernel"])
             builds = list(_builds(request, kernel))
+            facts = [_facts(request, build) for build in builds]
     except RooftileError as error:
         _answer(answers, {"fatal": str(error)})
         return
     cache = Path(request["cache"]) if request["cache"] else None
-    _serve(request, builds, _Answers(answers, request, cache, watch.depends(kernel)))
+    _serve(request, builds, _Answers(answers, request, facts, cache, watch.depends(kernel)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,14 @@ class _Answers:
 
     stream: TextIO
     request: Mapping[str, Any]
+    facts: Sequence[Mapping[str, Any]]
     cache: Path | None
     depends: Depends | None
 
     def resources(self, index: int, key: str, resources: str) -> None:
         """A kernel that compiled."""
         self._keep(index, key=key)
-        _answer(self.stream, {"index": index, "resources": resources})
+        _answer(self.stream, {"index": index, "resources": resources, **self.facts[index]})
 
     def error(self, index: int, error: str, *, lasting: bool = True) -> None:
         """A configuration without a kernel; ``lasting``: the next time it has none either."""
@@ -68,7 +72,8 @@ class _Answers:
 
     def _keep(self, index: int, *, key: str = "", error: str = "") -> None:
         if self.cache and self.depends:
-            remember(self.cache, self.request["asked"][index], self.depends, key=key, error=error)
+            asked, facts = self.request["asked"][index], self.facts[index]
+            remember(self.cache, asked, self.depends, key=key, error=error, facts=facts)
 
 
 def _builds(request: Mapping[str, Any], kernel: Any) -> Iterator[Build | InputError]:
@@ -87,20 +92,32 @@ def _builds(request: Mapping[str, Any], kernel: Any) -> Iterator[Build | InputEr
 def _call(request: Mapping[str, Any], kernel: Any, target: Target) -> Call:
     """The kernel's arguments: by the signature, else by a call in the user's file."""
     if request["signature"] is not None:
-        given = parse_signature(kernel, request["signature"])
-        return Call(
-            {name: arg for name, arg in given.items() if isinstance(arg, Argument)},
-            {name: arg for name, arg in given.items() if not isinstance(arg, Argument)},
-            {},
-        )
+        return called_by_signature(kernel, request["signature"])
     place, name = request["kernel"].rpartition(":")[0], request["call"]
-    function = getattr(load_module(place), name, None)
+    module = load_module(place)
+    if request["case"] is not None:
+        return record_call(case_call(module, **request["case"]), kernel, target)
+    function = getattr(module, name, None)
+    if function is None and is_typed(kernel):
+        return called_by_signature(kernel, "")
     if function is None:
         raise InputError(
             f"signature of {kernel.__name__} is not known: give one, or write a function"
             f" {name}() into {place} that calls the kernel"
         )
     return record_call(function, kernel, target)
+
+
+def _facts(request: Mapping[str, Any], build: Build | InputError) -> dict[str, Any]:
+    """Grid and formula of the call that a configuration comes from, where they are asked for."""
+    if not request["launch"] or isinstance(build, InputError):
+        return {}
+    case = request["case"]
+    module = load_module(request["kernel"].rpartition(":")[0])
+    return {
+        "grid": build.grid(),
+        "formula_bytes": None if case is None else case_bytes(module, **case),
+    }
 
 
 def _serve(

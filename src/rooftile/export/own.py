@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rooftile.compile.build import plan_build
-from rooftile.compile.kernel import Argument, Call, load_kernel, load_module, parse_signature
+from rooftile.compile.kernel import Argument, Call, load_kernel, load_module
 from rooftile.compile.launch import record_call
+from rooftile.compile.signature import called_by_signature, is_typed
 from rooftile.compile.targets import Target
 from rooftile.errors import InputError
 from rooftile.export.derive import Derived, Visible
@@ -76,15 +77,12 @@ def derive_own(
 def _call(kernel: Any, place: str, signature: str | None, call: str, target: Target) -> Call:
     """The arguments by their signature, else by a call in the user's file."""
     if signature is not None:
-        given = parse_signature(kernel, signature)
-        return Call(
-            {name: arg for name, arg in given.items() if isinstance(arg, Argument)},
-            {name: arg for name, arg in given.items() if not isinstance(arg, Argument)},
-            {},
-        )
+        return called_by_signature(kernel, signature)
     file = place.rpartition(":")[0]
     module = sys.modules.get(Path(file).stem) if file.endswith(".py") else load_module(file)
     function = getattr(module, call, None)
+    if function is None and is_typed(kernel):
+        return called_by_signature(kernel, "")
     if function is None:
         raise InputError(
             f"signature of {kernel.__name__} is not known: give --signature, or write a function"
@@ -100,6 +98,8 @@ def _visible(name: str, argument: Argument) -> Visible:
             f"argument {name} is a TMA descriptor made by the host, and a bundle passes addresses"
             " and numbers alone; descriptors that the kernel itself makes can be exported"
         )
+    if argument.type == "tuple":
+        raise InputError(f"argument {name} is a tuple, and a bundle passes addresses and numbers")
     if argument.type.startswith("*"):
         return Visible(name, argument, "tensor", tensor=name)
     if argument.type.startswith(("fp", "bf")):

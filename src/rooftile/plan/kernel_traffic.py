@@ -23,7 +23,7 @@ def traffic(
 
     Args:
         kernel: A compiled kernel.
-        blocks: Blocks of the grid.
+        blocks: Blocks of the grid, as it is launched: clusters where ``num_ctas`` is above 1.
         trips: Loop number to how often its body runs in a block; loops without one are given per
             iteration.
         formula_bytes: What must move [B], from a formula of the op.
@@ -33,6 +33,9 @@ def traffic(
     """
     if blocks < 1:
         raise InputError(f"blocks must be 1 or more, got {blocks}")
+    if formula_bytes is not None and formula_bytes <= 0:
+        raise InputError(f"formula_bytes must be above 0, got {formula_bytes:g}")
+    blocks *= _cluster(kernel)
     times = dict(trips or {})
     for loop, count in times.items():
         if not 1 <= loop <= kernel.loops or count < 0:
@@ -57,14 +60,23 @@ def traffic(
     ratio = (loaded + stored) / formula_bytes if formula_bytes and known else None
     return Traffic(
         kernel=kernel.kernel,
+        target=kernel.target,
         blocks=blocks,
+        threads=kernel.threads,
         loaded_bytes=loaded,
         stored_bytes=stored,
         per_iteration=open_loops,
         formula_bytes=formula_bytes,
         ratio=ratio,
+        widths=(kernel.load_width_bytes, kernel.store_width_bytes),
         flags=tuple(_flags(kernel, ratio)),
     )
+
+
+def _cluster(kernel: KernelResources) -> int:
+    """Blocks of a cluster: a grid counts clusters, the binary is of one block."""
+    ctas = kernel.options.get("num_ctas", 1)
+    return ctas if isinstance(ctas, int) else 1
 
 
 def _flags(kernel: KernelResources, ratio: float | None) -> list[str]:

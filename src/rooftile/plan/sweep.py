@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rooftile.errors import InputError
 from rooftile.plan.occupancy import kernel_occupancy, limiting
@@ -19,6 +20,9 @@ from rooftile.spec.limits import AmdLimits, Limits, limits
 LATENCY_S = 1.3e-6
 
 FLOOR = 0.5
+# The pipeline of one block hides the latency of a kernel on the tensor cores: on Hopper those of
+# CUTLASS and FlashAttention-3 hold 8 to 12 of an SM's 64 warps.
+TENSOR_CORE_FLOOR = 0.0
 WIDE_BYTES = 16  # the widest load that every target has
 
 # swept names that are no part of a tile's size
@@ -47,13 +51,14 @@ def sweep(
     configs: Sequence[Mapping[str, Constant]],
     outcomes: Sequence[KernelResources | str],
     *,
-    floor: float = FLOOR,
+    floor: float | None = None,
     latency_s: float = LATENCY_S,
 ) -> Sweep:
     """Rank compiled configurations and pick one.
 
     The pick is the largest tile that keeps occupancy at or above the floor, does not spill and
-    loads 16 bytes at once; among equals the one with the most bytes in flight.
+    loads 16 bytes at once; among equals the one with the most bytes in flight. Of a kernel with
+    tensor-core instructions the largest output tile, then the deepest step.
 
     Args:
         kernel: The kernel's name.
@@ -61,20 +66,22 @@ def sweep(
         gpu: Whose bandwidth sets the need.
         configs: What was swept.
         outcomes: Resources, or why there are none, of each configuration.
-        floor: Least occupancy, 0 to 1.
+        floor: Least occupancy, 0 to 1; None: 0.5, or 0 for a kernel with tensor-core instructions.
         latency_s: Latency of a load under load [s].
 
     Raises:
         InputError: The floor is no share.
     """
     check_sweep([gpu], floor=floor, latency_s=latency_s)
+    matrix = tensor_core_names(outcomes)
+    least = floor if floor is not None else TENSOR_CORE_FLOOR if matrix else FLOOR
     unit = limits(target)
     need = needed_bytes(gpu, latency_s)
     rows = [
-        _row(unit, dict(config), outcome, floor)
+        _row(unit, dict(config), outcome, least)
         for config, outcome in zip(configs, outcomes, strict=True)
     ]
-    pick, reason = _pick(rows, floor, need)
+    pick, reason = _pick(rows, _Wish(least, need, matrix, chosen=floor is None))
     return Sweep(
         kernel=kernel,
         target=unit.target,
@@ -83,19 +90,19 @@ def sweep(
         rows=tuple(rows),
         needed_bytes=need,
         latency_s=latency_s,
-        floor=floor,
+        floor=least,
         pick=pick,
         reason=reason,
     )
 
 
-def check_sweep(gpus: Sequence[Device], *, floor: float, latency_s: float) -> None:
+def check_sweep(gpus: Sequence[Device], *, floor: float | None, latency_s: float) -> None:
     """Refuse what no sweep can be judged by, before anything is compiled.
 
     Raises:
         InputError: The floor is no share, the latency not positive, or a GPU not known well enough.
     """
-    if not 0 <= floor <= 1:
+    if floor is not None and not 0 <= floor <= 1:
         raise InputError(f"floor must be 0 to 1, got {floor}")
     if latency_s <= 0:
         raise InputError(f"latency_s must be above 0, got {latency_s}")
@@ -117,12 +124,30 @@ def resident_kernel(unit: Limits, kernel: KernelResources) -> Resident:
     )
 
 
-def tile_elements(config: Mapping[str, Constant]) -> int:
-    """Size of a tile: the product of the swept constants that are no compiler options."""
+def tensor_core_names(outcomes: Sequence[KernelResources | str]) -> tuple[str, ...]:
+    """Matrix instructions of any of the kernels, by name."""
+    names = {name for kernel in outcomes if isinstance(kernel, KernelResources)
+             for name in kernel.tensor_core}  # fmt: skip
+    return tuple(sorted(names))
+
+
+def tile_elements(config: Mapping[str, Constant], *, depth: bool = True) -> int:
+    """Size of a tile: the product of the swept constants that are extents.
+
+    Compiler options are none, nor is how tiles are grouped (``GROUP_M``).
+
+    Args:
+        config: Swept names and values.
+        depth: Count the depth of a step (``BLOCK_K``), which is no extent of the output.
+    """
     sizes = [
         value
         for name, value in config.items()
-        if name not in _OPTIONS and isinstance(value, int) and not isinstance(value, bool)
+        if name not in _OPTIONS
+        and not name.upper().startswith("GROUP")
+        and (depth or not name.upper().endswith(("_K", "BK")))
+        and isinstance(value, int)
+        and not isinstance(value, bool)
     ]
     return math.prod(sizes)
 
@@ -171,7 +196,32 @@ def _why_not_launched(unit: Limits, kernel: KernelResources) -> str:
         return str(error)
 
 
-def _pick(rows: Sequence[SweepRow], floor: float, need: int) -> tuple[int | None, str]:
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a pick is judged by: occupancy, bytes in flight, and what the kernel is."""
+
+    floor: float
+    need: int
+    matrix: tuple[str, ...]
+    chosen: bool  # the floor is ours, not the user's
+
+    def words(self) -> str:
+        """What the largest tile keeps to."""
+        if self.matrix and self.chosen:
+            return "the largest tile"
+        return f"the largest tile with occupancy of {100 * self.floor:g} % or more"
+
+    def why(self) -> str:
+        """Why there is no floor, where there is none."""
+        if not (self.matrix and self.chosen):
+            return ""
+        return (
+            f"; no floor of occupancy (--floor sets one): {', '.join(self.matrix)} are tensor-core"
+            " instructions, which the pipeline of one block keeps busy"
+        )
+
+
+def _pick(rows: Sequence[SweepRow], wish: _Wish) -> tuple[int | None, str]:
     """Position of the row to take, and why."""
     able = [i for i, row in enumerate(rows) if row.resources is not None and row.blocks]
     if not able:
@@ -183,16 +233,31 @@ def _pick(rows: Sequence[SweepRow], floor: float, need: int) -> tuple[int | None
     def rank(i: int) -> tuple[float, ...]:
         row = rows[i]
         size = tile_elements(row.config) if fit else 0
-        return (size, min(row.in_flight_bytes, need), row.occupancy, row.in_flight_bytes)
+        output = tile_elements(row.config, depth=False) if fit and wish.matrix else 0
+        busy = min(row.in_flight_bytes, wish.need)
+        return (output, size, busy, row.occupancy, row.in_flight_bytes)
 
     best = max((i for i in among if len(rows[i].unfit) == fewest), key=rank)
-    flight = rows[best].in_flight_bytes
-    enough = f"enough for the {need:,} B" if flight >= need else f"short of the {need:,} B"
-    enough = f"it has {flight:,} B in flight, {enough} that keep the memory busy"
     if not fit:
-        return best, f"none meets all wishes; this one fails least ({', '.join(rows[best].unfit)})"
-    largest = f"the largest tile with occupancy of {100 * floor:g} % or more"
-    picked = rows[best].resources
-    if picked is not None and not picked.load_width_bytes:
-        return best, f"{largest} and no spills; it loads nothing"
-    return best, f"{largest}, no spills and 16-byte loads; {enough}"
+        wrong = ", ".join(rows[best].unfit)
+        return best, f"none meets all wishes; this one fails least ({wrong}){wish.why()}"
+    return best, _reason(rows[best], wish)
+
+
+def _reason(row: SweepRow, wish: _Wish) -> str:
+    """Why a row that meets all wishes is the pick."""
+    flight = row.in_flight_bytes
+    enough = f"enough for the {wish.need:,} B" if flight >= wish.need else (
+        f"short of the {wish.need:,} B"
+    )  # fmt: skip
+    kernel = row.resources
+    if kernel is not None and not kernel.load_width_bytes:
+        bulk = any(access.count for access in kernel.loads)
+        what = "loads by bulk copies" if bulk else "loads nothing"
+        joint = "without" if wish.matrix and wish.chosen else "and no"
+        return f"{wish.words()} {joint} spills; it {what}{wish.why()}"
+    joint = " without spills and with" if wish.matrix and wish.chosen else ", no spills and"
+    return (
+        f"{wish.words()}{joint} 16-byte loads; it has {flight:,} B in flight, {enough} that keep"
+        f" the memory busy{wish.why()}"
+    )

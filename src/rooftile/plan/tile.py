@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rooftile.errors import InputError
+from rooftile.records.device import Device
 from rooftile.records.tile import Waves
+from rooftile.spec.dtypes import math_key
 from rooftile.spec.limits import AmdLimits, Limits, NvidiaLimits
+from rooftile.spec.peaks import unpublished
 
 MAX_ELEMENTS = 1 << 20  # of one Triton tensor
 
@@ -122,6 +125,25 @@ def check_fits(unit: Limits, shared_bytes: int, what: str) -> None:
             f"{what} needs {shared_bytes:,} B of shared memory at the least, a block on"
             f" {unit.target} can have {most:,} B: fewer stages do not help, cut the tile itself"
         )
+
+
+def check_matrix_dtype(gpu: Device, dtype: str) -> None:
+    """Refuse operands that a GPU's matrix units do not take: its tiles would be no use.
+
+    Args:
+        gpu: Its peaks say what it has; a format that nobody gave the rate of may well be there.
+        dtype: As torch names it.
+
+    Raises:
+        InputError: The GPU has no such format; the message says what it has.
+    """
+    math = math_key(dtype)
+    figure = gpu.peaks.get(math)
+    if math and (figure is None or figure.value is not None or unpublished(gpu, math)):
+        return
+    has = ", ".join(name for name in gpu.peaks if gpu.peaks[name].value is not None)
+    why = f": {figure.source}" if figure is not None and figure.source else ""
+    raise InputError(f"dtype must be one that {gpu.id} multiplies ({has}), got {dtype!r}{why}")
 
 
 def check_dot(block_m: int, block_n: int, block_k: int, itemsize: int) -> None:

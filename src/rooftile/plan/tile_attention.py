@@ -8,7 +8,7 @@ from collections import Counter
 from rooftile.errors import InputError
 from rooftile.plan.tile import (
     buffered_stages,
-    check_fits,
+    check_matrix_dtype,
     most_shared,
     tensor_memory,
     warp_size,
@@ -67,19 +67,19 @@ def attention_tiles(
         top: How many to keep.
 
     Raises:
-        InputError: An extent is not positive, no tile can fit, or the GPU is not known well enough.
+        InputError: An extent is not positive, no tile can fit, the GPU is not known well enough or
+            does not multiply that dtype.
     """
     extents = {"batch": batch, "heads": heads, "queries": queries, "keys": keys}
     for name, value in {**extents, "head_dim": head_dim, "top": top}.items():
         if value < 1:
             raise InputError(f"{name} must be 1 or more, got {value}")
     unit, units = unit_of(gpu)
+    check_matrix_dtype(gpu, dtype)
     shared_heads = heads if kv_heads is None else kv_heads
     if shared_heads < 1 or heads % shared_heads:
         raise InputError(f"kv_heads must divide heads ({heads}), got {shared_heads}")
     depth = 1 << (head_dim - 1).bit_length()
-    least = attention_shared_bytes(min(_QUERIES), min(_KEYS), depth, itemsize, 1, unit)
-    check_fits(unit, least, f"head_dim {head_dim}")
     row_bytes = head_dim * itemsize
     found: list[Tile] = []
     refused: Counter[str] = Counter()
@@ -92,6 +92,8 @@ def attention_tiles(
             refused[tile] += 1
         else:
             found.append(tile)
+    if not found:
+        raise InputError(_nothing_fits(unit, head_dim, depth, itemsize, gpu.id))
     return TilePlan(
         op="attention",
         shape=(batch, heads, queries, keys, head_dim),
@@ -101,6 +103,34 @@ def attention_tiles(
         least_bytes=batch * (2 * heads * queries + 2 * shared_heads * keys) * row_bytes,
         tiles=tuple(_ranked(found)[:top]),
         refused=dict(sorted(refused.items())),
+    )
+
+
+def _nothing_fits(unit: Limits, head_dim: int, depth: int, itemsize: int, gpu: str) -> str:
+    """Why there is no tile of a head dimension, and the nearest that has one."""
+    shared = attention_shared_bytes(64, min(_KEYS), depth, itemsize, 1, unit)
+    registers = 64 * (depth + min(_KEYS)) // (4 * warp_size(unit))
+    most = MOST_ACCUMULATORS_WIDE if depth >= _WIDE_HEAD else MOST_ACCUMULATORS
+    nearest = next((d for d in _halves(depth) if _any_fits(unit, d, itemsize)), None)
+    instead = "and no smaller one does" if nearest is None else f"the nearest that fits: {nearest}"
+    return (
+        f"head_dim {head_dim} fits no tile on {gpu} ({unit.target}): 64 queries by {min(_KEYS)}"
+        f" keys, the smallest, take {shared:,} B of shared memory of {most_shared(unit):,} B and"
+        f" {registers} accumulator registers of {most}; {instead}"
+    )
+
+
+def _halves(depth: int) -> list[int]:
+    """Powers of two below a depth, the largest first, down to a matrix instruction's 16."""
+    return [depth >> i for i in range(1, depth.bit_length()) if depth >> i >= 16]
+
+
+def _any_fits(unit: Limits, depth: int, itemsize: int) -> bool:
+    """Whether there is a tile of a head dimension at all."""
+    grid = waves(1, 1)
+    return any(
+        isinstance(_candidate(unit, depth, itemsize, 0, grid, *rest), Tile)
+        for rest in itertools.product(_QUERIES, _KEYS, _STAGES, _WARPS)
     )
 
 

@@ -10,6 +10,7 @@ from rooftile.plan.tile import (
     buffered_stages,
     check_dot,
     check_fits,
+    check_matrix_dtype,
     most_shared,
     tensor_memory,
     warp_size,
@@ -78,12 +79,14 @@ def matmul_tiles(
         top: How many to keep.
 
     Raises:
-        InputError: An extent is not positive, or the GPU's target or units are not known.
+        InputError: An extent is not positive, the GPU's target or units are not known, or it does
+            not multiply that dtype.
     """
     for name, value in (("m", m), ("n", n), ("k", k), ("top", top)):
         if value < 1:
             raise InputError(f"{name} must be 1 or more, got {value}")
     unit, units = unit_of(gpu)
+    check_matrix_dtype(gpu, dtype)
     out = itemsize if out_itemsize is None else out_itemsize
     depth = min(_DEPTHS) if itemsize > 1 else 2 * min(_DEPTHS)
     check_dot(16, 16, depth, itemsize)

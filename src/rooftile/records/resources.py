@@ -56,7 +56,7 @@ class KernelResources:
         load_burst_bytes: Most bytes of loads that one thread has under way at once, by the waits
             in the code [B]; bulk copies not counted.
         tensor_core: Matrix instructions by name and how many there are.
-        loops: Loops in the code.
+        loops: Loops in the code that touch device memory.
         code_bytes: Size of the machine code [B].
         compile_s: Time to compile [s]; that of the first time where it comes from the cache.
         kind: Tells this record's JSON from others.
@@ -174,7 +174,9 @@ class Traffic:
 
     Attributes:
         kernel: The kernel's name.
-        blocks: Of the grid.
+        target: ``"sm_90"``.
+        blocks: Of the grid, those of clusters counted one by one.
+        threads: Of a block.
         loaded_bytes: Most that its loads can read [B]: every lane of every load, masks passed
             over.
         stored_bytes: Most that its stores and atomics can write [B].
@@ -182,17 +184,21 @@ class Traffic:
             [B]; of loops whose trip count is not known, and these are in no total.
         formula_bytes: What must move [B]; None where not given.
         ratio: Loaded and stored bytes over the formula's; None where either is not known.
+        widths: Widest load and store of one thread [B]; 0 where there is none.
         flags: What is wrong with it, one sentence each.
         kind: Tells this record's JSON from others.
     """
 
     kernel: str
+    target: str
     blocks: int
+    threads: int
     loaded_bytes: int
     stored_bytes: int
     per_iteration: dict[int, tuple[int, int]] = field(default_factory=dict)
     formula_bytes: float | None = None
     ratio: float | None = None
+    widths: tuple[int, int] = (0, 0)
     flags: tuple[str, ...] = ()
     kind: Literal["rooftile.traffic"] = "rooftile.traffic"
     schema_version: int = SCHEMA_VERSION
