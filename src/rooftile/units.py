@@ -21,6 +21,7 @@ _QUANTITY = re.compile(
     re.IGNORECASE,
 )
 _TIME = re.compile(r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(?P<unit>s|ms|us|ns)")
+_MICRO = str.maketrans("\N{MICRO SIGN}\N{GREEK SMALL LETTER MU}", "uu")  # as papers print it
 
 
 def flop(value: float) -> str:
@@ -115,7 +116,7 @@ def parse_quantity(text: str, name: str = "value", unit: str = "") -> float:
 
 
 def parse_seconds(text: str, name: str = "time") -> float:
-    """Read a time with its unit: ``"1.14 ms"``, ``"20us"``, ``"0.5 s"``.
+    """Read a time with its unit: ``"1.14 ms"``, ``"20us"``, ``"20 µs"``, ``"0.5 s"``.
 
     Args:
         text: What the user wrote.
@@ -127,7 +128,7 @@ def parse_seconds(text: str, name: str = "time") -> float:
     Raises:
         InputError: The text is no positive number with a unit of s, ms, us or ns.
     """
-    match = _TIME.fullmatch(text.strip())
+    match = _TIME.fullmatch(text.strip().translate(_MICRO))
     if match is None:
         raise InputError(f"{name} must be a number and s, ms, us or ns, got {text!r}")
     value = float(match["number"]) * {unit: factor for factor, unit in _SMALL}[match["unit"]]

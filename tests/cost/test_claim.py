@@ -157,6 +157,9 @@ def test_less_than_a_launch_is_suspicious():
         ({"time": -1.0}, "time must be positive and finite, got -1.0"),
         ({"time": "0 ms"}, "time must be positive and finite"),
         ({"dtype": "bf17"}, "dtype must be"),
+        ({"dtype": "int3"}, "dtype of attention must be one that products are made in, got int3"),
+        ({"shape": "batch=1, batch=2, heads=1, seq=1, dim=1"}, "must name each size once"),
+        ({"causal": "yes"}, "causal must be true or false, got 'yes'"),
         ({"gpu": "h100sxm9"}, "near names"),
         ({"op": "copy", "shape": {"elements": 8}, "unfused": True}, "unfused is for attention"),
     ],
@@ -226,6 +229,22 @@ def test_sizes_may_be_text_with_a_prefix():
     assert report.claim.shape == {"elements": 10**9}
     report = rooftile.claim("softmax", {"rows": "1k", "cols": 8.0}, gpu="h100-sxm", time=1.0)
     assert report.claim.shape == {"rows": 1000, "cols": 8}
+
+
+def test_a_claim_is_read_as_papers_print_it():
+    """Blanks around the signs, microseconds with either Greek letter."""
+    shape = "rows = 1024 , cols=8;"
+    seconds = [
+        rooftile.claim("softmax", shape, gpu="h100-sxm", time=f"20 {unit}s").claim.time_s
+        for unit in ("u", "\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}")
+    ]
+    assert seconds == pytest.approx([20e-6] * 3, rel=1e-12)
+
+
+def test_a_dtype_without_products_may_be_copied():
+    """int64 has no matrix roof, and needs none."""
+    report = rooftile.claim("copy", "elements=1e9", gpu="h100-sxm", dtype="int64", time=1.0)
+    assert report.answer == "possible"
 
 
 def test_half_precision_of_an_old_gpu_is_a_reading():

@@ -60,6 +60,7 @@ def test_the_figures_that_were_compared_are_told():
         ("bytes = 3", "wanted no '='", 6),
         ("bytes < 1e999", "wanted a number below 1e308, got '1e999'", 8),
         ("1e200 * 1e200 > 1", "the numbers become too large to compare", 17),
+        ("bytes < \N{ARABIC-INDIC DIGIT THREE}", "wanted no", 8),
     ],
 )
 def test_a_fault_is_pointed_at(expression, words, place):
@@ -70,6 +71,13 @@ def test_a_fault_is_pointed_at(expression, words, place):
     assert first
     assert shown == f"  {expression}"
     assert caret == f"  {' ' * place}^"
+
+
+def test_a_condition_of_several_lines_is_pointed_at_in_one():
+    """Out of a YAML file, say: line ends and tabs are shown as blanks, the caret stays right."""
+    with pytest.raises(InputError) as caught:
+        evaluate("bytes\n\t< byts", FIGURES)
+    assert str(caught.value).split("\n")[1:] == ["  bytes  < byts", f"  {' ' * 9}^"]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,9 @@ def claim(
     for name, value in (("op", op), ("dtype", dtype)):
         if not isinstance(value, str | None):
             raise InputError(f"{name} must be a name, got {value!r}")
+    for name, flag in (("causal", causal), ("unfused", unfused), ("sparse", sparse)):
+        if not isinstance(flag, bool | None):
+            raise InputError(f"{name} must be true or false, got {flag!r}")
     device = choose_device(gpu)
     given = Claim(
         op=op,
@@ -156,8 +159,11 @@ def _sizes(shape: object) -> dict[str, int]:
     if isinstance(shape, Mapping):
         given = dict(shape)
     elif isinstance(shape, str):
-        parts = [part.partition("=") for part in re.split(r"[,;\s]+", shape.strip()) if part]
+        text = re.sub(r"\s*=\s*", "=", shape.strip())
+        parts = [part.partition("=") for part in re.split(r"[,;\s]+", text) if part]
         given = {name: number if equals else None for name, equals, number in parts}
+        if len(given) < len(parts):
+            raise InputError(f"shape must name each size once, got {shape!r}")
     sizes = {name: _size(number) for name, number in given.items()}
     if None in sizes.values() or not (isinstance(shape, Mapping) or sizes):
         raise InputError(

@@ -10,6 +10,7 @@ from rooftile.cost.formulas.attention import Mask, attention_forward
 from rooftile.cost.formulas.matmul import matmul_forward
 from rooftile.cost.formulas.normalization import layer_norm_forward, rms_norm_forward
 from rooftile.cost.formulas.softmax import softmax_forward
+from rooftile.errors import InputError
 from rooftile.records.claim import Claim
 from rooftile.records.cost import Cost
 from rooftile.records.device import Device
@@ -70,8 +71,14 @@ def _attention(claim: Claim, item: int, math: str, causal: bool) -> Work:
 
 
 def least_work(claim: Claim, device: Device, dtype: str, causal: bool | None) -> Work:
-    """The least that a claim's call does, read in a dtype and with or without a mask."""
+    """The least that a claim's call does, read in a dtype and with or without a mask.
+
+    Raises:
+        InputError: A product is claimed in a dtype that has none.
+    """
     values = known_dtype(dtype).values
+    if claim.op in ("attention", "matmul") and not math_key(dtype):
+        raise InputError(f"dtype of {claim.op} must be one that products are made in, got {dtype}")
     work = _work(claim, itemsize(dtype), product_math(device, dtype), causal)
     return work if values == 1 else _packed(work, values)
 

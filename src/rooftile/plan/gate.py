@@ -30,7 +30,8 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|==|!=|[<>+\-*/()]))"
+    r"|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|==|!=|[<>+\-*/()]))",
+    re.ASCII,
 )
 _END = "the end"
 _DEEPEST = 100  # brackets and minus signs within each other
@@ -177,6 +178,7 @@ class _Parser:
 
 
 def _pointed(text: str, place: int, words: str) -> InputError:
+    text = "".join(sign if sign.isprintable() else " " for sign in text)  # one line, as wide
     return InputError(f"{words}\n  {text}\n  {' ' * place}^")
 
 
