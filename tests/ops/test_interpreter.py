@@ -97,3 +97,52 @@ def test_guard_lets_right_kernels_pass():
     x, y = torch.randn(100), torch.empty(100)
     _shift[(2,)](x, y, 100, "right", 64)
     assert torch.equal(x, y)
+
+
+@triton.jit
+def _last_adds(x_ptr, parts_ptr, arrived_ptr, y_ptr, SEM: tl.constexpr, BLOCK: tl.constexpr):
+    """Each program leaves a part; the last to arrive adds them."""
+    pid = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    tl.store(parts_ptr + pid * BLOCK + offs, tl.load(x_ptr + pid * BLOCK + offs) * 2)
+    if tl.atomic_add(arrived_ptr, 1, sem=SEM) == tl.num_programs(0) - 1:
+        total = tl.zeros((BLOCK,), tl.float32)
+        for i in range(tl.num_programs(0)):
+            total += tl.load(parts_ptr + i * BLOCK + offs)
+        tl.store(y_ptr + offs, total)
+
+
+def _add_parts(sem):
+    x, parts, y = torch.randn(3, 64), torch.empty(3, 64), torch.empty(64)
+    _last_adds[(3,)](x, parts, torch.zeros(1, dtype=torch.int32), y, sem, 64)
+    return x, y
+
+
+def test_guard_knows_what_an_atomic_orders():
+    """Parts left before an arrival may be read by who arrives last."""
+    x, y = _add_parts("acq_rel")
+    torch.testing.assert_close(y, 2 * x.sum(0))
+
+
+@pytest.mark.parametrize("sem", ["relaxed", "acquire", "release"])
+def test_guard_finds_an_arrival_that_orders_nothing(sem):
+    """Both a release of what was stored and an acquire are needed."""
+    with pytest.raises(Exception, match=r"loads parts_ptr.*number 0 stored: a race"):
+        _add_parts(sem)
+
+
+@triton.jit
+def _store_late(parts_ptr, arrived_ptr, y_ptr, BLOCK: tl.constexpr):
+    """The first program stores after it has arrived."""
+    offs = tl.arange(0, BLOCK)
+    arrived = tl.atomic_add(arrived_ptr, 1)
+    if arrived == 0:
+        tl.store(parts_ptr + offs, offs.to(tl.float32))
+    else:
+        tl.store(y_ptr + offs, tl.load(parts_ptr + offs))
+
+
+def test_guard_finds_a_store_after_the_arrival():
+    """What an atomic hands on ends with it."""
+    with pytest.raises(Exception, match=r"loads parts_ptr.*number 0 stored: a race"):
+        _store_late[(2,)](torch.empty(64), torch.zeros(1, dtype=torch.int32), torch.empty(64), 64)

@@ -1,7 +1,8 @@
 """Attention of few queries: the heads of a group share a read of the keys, which are split.
 
 A program packs the queries of all heads that share a head of keys into the rows of one tile, walks
-one part of the keys, and leaves output and log-sum-exp of that part; a second kernel merges parts.
+one part of the keys, and leaves output and log-sum-exp of that part. The last of a tile's programs
+to arrive merges the parts, in their order: the same bits whoever is last.
 
 Source: Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html
 """
@@ -13,7 +14,6 @@ import triton.language as tl
 
 from rooftile.ops.flash.place import LENGTHS, sequence
 from rooftile.ops.flash.scores import (
-    LN2,
     LOG2E,
     accumulate,
     capped,
@@ -36,6 +36,24 @@ def _keys_at(table_ptr, col, k_len, page_size, stride_page, stride_s):
 
 
 @triton.jit
+def _ask_for(ptr, col, last, table_ptr, k_len, page_size, stride_b, stride_s,
+             DIM: tl.constexpr, BLOCK_D: tl.constexpr):  # fmt: skip
+    """Have the rows of keys ``col`` brought into L2 (NVIDIA alone); those after ``last`` are it.
+
+    A line there is 128 bytes; elements of a row lie side by side.
+    """
+    PER_LINE: tl.constexpr = 1024 // ptr.dtype.element_ty.primitive_bitwidth
+    LINES: tl.constexpr = BLOCK_D // PER_LINE if BLOCK_D > PER_LINE else 1
+    at = tl.minimum(col, last)
+    offs = _keys_at(table_ptr, at, k_len, page_size, stride_b, stride_s)
+    line = tl.minimum(tl.arange(0, LINES) * PER_LINE, DIM - 1)
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l",
+        [ptr + offs[:, None] + line[None, :]], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
 def _walk(
     acc, m, norm, q, start, end, k_ptr, v_ptr, table_ptr, mask_ptrs, slope,
     page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
@@ -43,13 +61,19 @@ def _walk(
     HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
     PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Attend to keys [start, end); MASKED where not all of them are seen by all rows."""
     width_k = tl.arange(0, BLOCK_D)
     width_v = tl.arange(0, BLOCK_DV)
     for at in tl.range(start, end, BLOCK_N):
         col = at + tl.arange(0, BLOCK_N)
+        if AHEAD > 0:
+            later = col + AHEAD * BLOCK_N
+            _ask_for(k_ptr, later, end - 1, table_ptr, k_len, page_size, stride_kb, stride_ks,
+                     HEAD_DIM, BLOCK_D)  # fmt: skip
+            _ask_for(v_ptr, later, end - 1, table_ptr, k_len, page_size, stride_vb, stride_vs,
+                     V_DIM, BLOCK_DV)  # fmt: skip
         offs = _keys_at(table_ptr, col, k_len, page_size, stride_kb, stride_ks)
         k_ptrs = k_ptr + offs[:, None] + width_k[None, :] * stride_kd
         k = _load(k_ptrs, (col < k_len)[:, None], width_k[None, :], HEAD_DIM, BLOCK_D, MASKED)
@@ -91,14 +115,17 @@ def _load(ptrs, inside, width, DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED:
 @triton.jit(do_not_specialize=(*LENGTHS, "splits", "page_size"))
 def attention_decode_kernel(
     q_ptr, k_ptr, v_ptr,  # as in the forward; paged: k and v [pages, kv_heads, page_size, width]
-    o_ptr,  # [batch, heads, q_len, V_DIM], or float32 [splits, batch, heads, q_len, V_DIM]
-    lse_ptr,  # [batch, heads, q_len] or [splits, ...] float32, contiguous
+    o_ptr,  # [batch, heads, q_len, V_DIM]
+    lse_ptr,  # [batch, heads, q_len] float32, contiguous
+    parts_ptr,  # [splits, batch, heads, q_len, V_DIM] float32, or None where there is one part
+    part_lse_ptr,  # [splits, batch, heads, q_len] float32, or None
+    arrived_ptr,  # [tiles of all sequences and heads of keys] int32, all 0 before and after
     mask_ptr, slopes_ptr, sinks_ptr, k_lens_ptr,
     table_ptr,  # [batch, pages of a sequence] int32, or None
     stride_qb, stride_qh, stride_qs, stride_qd,
     stride_kb, stride_kh, stride_ks, stride_kd,
     stride_vb, stride_vh, stride_vs, stride_vd,
-    stride_op, stride_ob, stride_oh, stride_os, stride_od,
+    stride_ob, stride_oh, stride_os, stride_od,
     stride_mb, stride_mh, stride_mm, stride_mn,
     stride_ab, stride_ah, stride_tb,
     batches, heads, group, longest_q, longest_k, page_size, splits,
@@ -106,7 +133,8 @@ def attention_decode_kernel(
     HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
     PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, BOTTOM_RIGHT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, AHEAD: tl.constexpr, MERGED_ROWS: tl.constexpr,
+    MERGED_PARTS: tl.constexpr,
 ):  # fmt: skip
     """One tile of a group's queries, row r head r % group of query r // group; one part of keys."""
     tiles = tl.cdiv(longest_q * group, BLOCK_M)
@@ -121,10 +149,6 @@ def attention_decode_kernel(
     row = packed // group
     head = kv_head * group + packed % group
     in_rows = row < longest_q
-    width = tl.arange(0, BLOCK_D)
-    q_ptrs = q_ptr + batch * stride_qb + (head * stride_qh + row.to(tl.int64) * stride_qs)[:, None]
-    q = tl.load(q_ptrs + width[None, :] * stride_qd,
-                mask=in_rows[:, None] & (width < HEAD_DIM)[None, :], other=0.0)  # fmt: skip
     k_base = k_ptr + kv_head * stride_kh
     v_base = v_ptr + kv_head * stride_vh
     if table_ptr is None:
@@ -150,6 +174,16 @@ def attention_decode_kernel(
     part = tl.cdiv(tl.cdiv(tl.maximum(d - a, 0), BLOCK_N), splits) * BLOCK_N
     begin = a + split * part
     end = tl.minimum(begin + part, d)
+    for i in tl.static_range(AHEAD):  # before the queries, for which the copies would wait
+        col = begin + i * BLOCK_N + tl.arange(0, BLOCK_N)
+        _ask_for(k_base, col, tl.maximum(end, 1) - 1, table_ptr, k_len, page_size, stride_kb,
+                 stride_ks, HEAD_DIM, BLOCK_D)  # fmt: skip
+        _ask_for(v_base, col, tl.maximum(end, 1) - 1, table_ptr, k_len, page_size, stride_vb,
+                 stride_vs, V_DIM, BLOCK_DV)  # fmt: skip
+    width = tl.arange(0, BLOCK_D)
+    q_ptrs = q_ptr + batch * stride_qb + (head * stride_qh + row.to(tl.int64) * stride_qs)[:, None]
+    q = tl.load(q_ptrs + width[None, :] * stride_qd,
+                mask=in_rows[:, None] & (width < HEAD_DIM)[None, :], other=0.0)  # fmt: skip
     acc = tl.zeros((BLOCK_M, BLOCK_DV), tl.float32)
     m = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     norm = tl.zeros((BLOCK_M,), tl.float32)
@@ -158,77 +192,91 @@ def attention_decode_kernel(
             acc, m, norm, q, begin, tl.minimum(b, end), k_base, v_base, table_ptr, mask_ptrs,
             slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
             stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM,
-            BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
+            BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION, AHEAD,
         )  # fmt: skip
     acc, m, norm = _walk(
         acc, m, norm, q, tl.maximum(b, begin), tl.minimum(c, end), k_base, v_base, table_ptr,
         mask_ptrs, slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs,
         stride_vd, stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM,
-        V_DIM, BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, False, PRECISION,
+        V_DIM, BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, False, PRECISION, AHEAD,
     )  # fmt: skip
     acc, m, norm = _walk(
         acc, m, norm, q, tl.maximum(c, begin), end, k_base, v_base, table_ptr, mask_ptrs, slope,
         page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
         row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM, BLOCK_N,
-        BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
+        BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION, AHEAD,
     )  # fmt: skip
+    line = (batch * heads + head) * longest_q + row
+    width = tl.arange(0, BLOCK_DV)
+    inside = in_rows[:, None] & (width < V_DIM)[None, :]
+    if parts_ptr is None:
+        sink = None
+        if sinks_ptr is not None:
+            sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32)
+        o, lse = finish(m, norm, acc, sink)
+        o_ptrs = (
+            o_ptr + batch * stride_ob + (head * stride_oh + row.to(tl.int64) * stride_os)[:, None]
+        )
+        tl.store(o_ptrs + width[None, :] * stride_od, o.to(o_ptr.dtype.element_ty), mask=inside)
+        tl.store(lse_ptr + line, lse, mask=in_rows)
+    else:
+        o, lse = finish(m, norm, acc, None)
+        lines = batches.to(tl.int64) * heads * longest_q
+        at = split * lines + line
+        tl.store(parts_ptr + at[:, None] * V_DIM + width[None, :], o, mask=inside)
+        tl.store(part_lse_ptr + at, lse, mask=in_rows)
+        tl.debug_barrier()  # all of the program's stores stand before its arrival
+        arrived = tl.atomic_add(arrived_ptr + pid // splits, 1, sem="acq_rel")
+        if arrived == splits - 1:
+            tl.store(arrived_ptr + pid // splits, 0)
+            for start in tl.range(0, tl.minimum(BLOCK_M, longest_q * group - tile * BLOCK_M),
+                                  MERGED_ROWS):  # fmt: skip
+                _merge(
+                    parts_ptr, part_lse_ptr, o_ptr + batch * stride_ob, lse_ptr, sinks_ptr,
+                    stride_oh, stride_os, stride_od, tile * BLOCK_M + start, batch * heads,
+                    kv_head, group, longest_q, lines, splits, V_DIM, BLOCK_DV,
+                    MERGED_ROWS, MERGED_PARTS,
+                )  # fmt: skip
+
+
+@triton.jit
+def _merge(
+    parts_ptr, part_lse_ptr, o_ptr, lse_ptr, sinks_ptr, stride_oh, stride_os, stride_od,
+    first, before, kv_head, group, q_len, lines, splits,
+    V_DIM: tl.constexpr, BLOCK_DV: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Rows of a tile: their parts, weighted by their sums of exponentials. An empty one is 0."""
+    packed = first + tl.arange(0, ROWS)
+    row = packed // group
+    head = kv_head * group + packed % group
+    in_rows = row < q_len
+    line = (before + head) * q_len + row
+    width = tl.arange(0, BLOCK_DV)
+    acc = tl.zeros((ROWS, BLOCK_DV), tl.float32)
+    m = tl.full((ROWS,), float("-inf"), tl.float32)
+    norm = tl.zeros((ROWS,), tl.float32)
+    for start in tl.range(0, splits, PARTS, num_stages=1):
+        part = start + tl.arange(0, PARTS)
+        at = part[None, :] * lines + line[:, None]
+        there = in_rows[:, None] & (part < splits)[None, :]
+        # past L1, which may hold what stood there before
+        x = tl.load(parts_ptr + at[:, :, None] * V_DIM + width[None, None, :], other=0.0,
+                    mask=there[:, :, None] & (width < V_DIM)[None, None, :],
+                    cache_modifier=".cg")  # fmt: skip
+        lse = tl.load(part_lse_ptr + at, mask=there, other=float("-inf"), cache_modifier=".cg")
+        lse *= LOG2E
+        m_new = tl.maximum(m, tl.max(lse, 1))
+        base = tl.where(m_new == float("-inf"), 0.0, m_new)
+        weight = tl.exp2(lse - base[:, None])
+        fade = tl.exp2(m - base)
+        acc = acc * fade[:, None] + tl.sum(x * weight[:, :, None], 1)
+        norm = norm * fade + tl.sum(weight, 1)
+        m = m_new
     sink = None
-    if sinks_ptr is not None:  # given only where the keys are in one part
+    if sinks_ptr is not None:
         sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32)
     o, lse = finish(m, norm, acc, sink)
-    width = tl.arange(0, BLOCK_DV)
-    o_ptrs = o_ptr + split.to(tl.int64) * stride_op + batch * stride_ob
-    o_ptrs += (head * stride_oh + row.to(tl.int64) * stride_os)[:, None]
+    o_ptrs = o_ptr + (head * stride_oh + row.to(tl.int64) * stride_os)[:, None]
     tl.store(o_ptrs + width[None, :] * stride_od, o.to(o_ptr.dtype.element_ty),
              mask=in_rows[:, None] & (width < V_DIM)[None, :])  # fmt: skip
-    line = (split.to(tl.int64) * batches + batch) * heads + head
-    tl.store(lse_ptr + line * longest_q + row, lse, mask=in_rows)
-
-
-@triton.jit(do_not_specialize=("rows", "heads", "q_len", "splits"))
-def attention_merge_kernel(
-    parts_ptr,  # [splits, batch, heads, q_len, V_DIM] float32, contiguous
-    part_lse_ptr,  # [splits, batch, heads, q_len] float32, contiguous
-    o_ptr,  # [batch, heads, q_len, V_DIM]
-    lse_ptr,  # [batch, heads, q_len] float32, contiguous
-    sinks_ptr,
-    stride_ob, stride_oh, stride_os, stride_od,
-    rows, heads, q_len, splits,
-    V_DIM: tl.constexpr, BLOCK_DV: tl.constexpr, BLOCK_S: tl.constexpr,
-):  # fmt: skip
-    """One row: its parts, weighted by their sums of exponentials. An empty part weighs nothing."""
-    row = tl.program_id(0).to(tl.int64)
-    head = row // q_len % heads
-    width = tl.arange(0, BLOCK_DV)
-    acc = tl.zeros((BLOCK_DV,), tl.float32)
-    norm = tl.sum(tl.zeros((BLOCK_S,), tl.float32))
-    m = norm - float("inf")
-    for start in tl.range(0, splits, BLOCK_S, num_stages=1):
-        part = start + tl.arange(0, BLOCK_S)
-        there = part < splits
-        line = part.to(tl.int64) * rows + row
-        lse = tl.load(part_lse_ptr + line, mask=there, other=float("-inf")) * LOG2E
-        m_new = tl.maximum(m, tl.max(lse, 0))
-        base = tl.where(m_new == float("-inf"), 0.0, m_new)
-        weight = tl.exp2(lse - base)
-        x = tl.load(parts_ptr + line[:, None] * V_DIM + width[None, :],
-                    mask=there[:, None] & (width < V_DIM)[None, :], other=0.0)  # fmt: skip
-        fade = tl.exp2(m - base)
-        acc = acc * fade + tl.sum(x * weight[:, None], 0)
-        norm = norm * fade + tl.sum(weight, 0)
-        m = m_new
-    if sinks_ptr is not None:
-        sink = tl.load(sinks_ptr + head).to(tl.float32) * LOG2E
-        m_new = tl.maximum(m, sink)
-        base = tl.where(m_new == float("-inf"), 0.0, m_new)
-        fade = tl.exp2(m - base)
-        norm = norm * fade + tl.exp2(sink - base)
-        acc = acc * fade
-        m = m_new
-    none = norm == 0.0
-    whole = tl.where(none, 1.0, norm)
-    batch = row // q_len // heads
-    o_ptrs = o_ptr + batch * stride_ob + head * stride_oh + row % q_len * stride_os
-    tl.store(o_ptrs + width * stride_od, (acc / whole).to(o_ptr.dtype.element_ty),
-             mask=width < V_DIM)  # fmt: skip
-    tl.store(lse_ptr + row, tl.where(none, float("-inf"), m * LN2 + tl.log(whole)))
+    tl.store(lse_ptr + line, lse, mask=in_rows)
