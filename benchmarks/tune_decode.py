@@ -94,9 +94,9 @@ def ours(splits: int, **tile: int) -> Any:
 def variants(options: argparse.Namespace) -> list[tuple[int, dict[str, int]]]:
     """Every combination of what is asked for."""
     return [
-        (splits, {"block_n": n, "num_warps": warps, "num_stages": stages, "ahead": ahead})
-        for n, warps, stages, ahead, splits in itertools.product(
-            options.keys, options.warps, options.stages, options.ahead, options.splits
+        (splits, {"block_n": n, "num_warps": warps, "num_stages": stages})
+        for n, warps, stages, splits in itertools.product(
+            options.keys, options.warps, options.stages, options.splits
         )
     ]
 
@@ -158,7 +158,6 @@ def main(words: list[str]) -> None:
     parser.add_argument("--keys", type=numbers, default=(64,))
     parser.add_argument("--warps", type=numbers, default=(4,))
     parser.add_argument("--stages", type=numbers, default=(3, 4))
-    parser.add_argument("--ahead", type=numbers, default=(0, 4))
     parser.add_argument("--splits", type=numbers, default=(0,))
     options = parser.parse_args(words)
     for text in options.shapes.split(","):

@@ -8,6 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from rooftile.ops.flash.bwd_kernels import attention_dkdv_kernel, attention_dq_kernel
+from rooftile.ops.flash.decode import MERGED_PARTS, merged_rows
 from rooftile.ops.flash.decode_kernels import attention_decode_kernel
 from rooftile.ops.flash.fwd_kernel import attention_fwd_kernel
 from rooftile.plan.launch import power_of_two
@@ -29,7 +30,8 @@ SHARED = {
     "gfx942": 65_536,
 }
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
-STATISTICS = ("lse_ptr", "delta_ptr")
+STATISTICS = ("lse_ptr", "delta_ptr", "parts_ptr", "part_lse_ptr")
+INTEGERS = ("k_lens_ptr", "table_ptr", "arrived_ptr")
 OPTIONAL = ("mask_ptr", "slopes_ptr", "sinks_ptr", "cu_q_ptr", "cu_k_ptr", "seed_ptr")
 
 
@@ -42,6 +44,7 @@ def source(family, dtype, width, arch):
         "BLOCK_D": power_of_two(width), "BLOCK_DV": power_of_two(width), "CAP": False, "MASK": "",
         "PLAIN": True, "LEFT": False, "RIGHT": True, "BOTTOM_RIGHT": True, "EVEN_K": True,
         "EVEN_Q": True, "WIDE": False, "PRECISION": "ieee",
+        "MERGED_ROWS": merged_rows(plan, width), "MERGED_PARTS": MERGED_PARTS,
     }  # fmt: skip
     signature, values, hints = {}, {}, {}
     for i, param in enumerate(kernel.params):
@@ -50,7 +53,7 @@ def source(family, dtype, width, arch):
             signature[name], values[(i,)] = "constexpr", constants.get(name)
         elif name.endswith("d") and name.startswith("stride"):
             signature[name], values[(i,)] = "constexpr", 1
-        elif name in ("k_lens_ptr", "table_ptr"):
+        elif name in INTEGERS:
             signature[name] = "*i32"
         elif name.endswith("_ptr"):
             signature[name] = "*fp32" if name in STATISTICS else TYPES[dtype]

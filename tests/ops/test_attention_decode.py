@@ -10,6 +10,8 @@ from ops.attention_cases import assert_near, compare, draw, small_tiles
 
 from rooftile.errors import InputError
 from rooftile.ops.attention import attention, attention_plan, attention_ref
+from rooftile.ops.flash import decode
+from rooftile.ops.flash.arrivals import arrivals
 from rooftile.plan.launch_attention import split_count
 
 
@@ -129,6 +131,64 @@ def test_many_queries_in_pages(device):
     o = attention(q, *pages, block_table=table, is_causal=True)
     k, v = (t[table[0].long()].transpose(0, 1).flatten(1, 2)[None].double() for t in pages)
     assert_near("output", o, attention_ref(q.double(), k, v, is_causal=True)[0])
+
+
+@pytest.mark.parametrize("width", [1, 16, 96, 256])
+@pytest.mark.parametrize("splits", [2, 17, 40])
+def test_the_last_program_merges(splits, width, device):
+    """Any number of parts, more than a merge reads at a time among them, of any width of values."""
+    q, k, v = draw(device, torch.float32, 1, 6, 2, 5, 130, 16, width)
+    sinks = torch.randn(6, device=device)
+    o, lse = attention(q, k, v, sinks=sinks, num_splits=splits, return_lse=True)
+    right, right_lse = attention_ref(*(t.double() for t in (q, k, v)), sinks=sinks)
+    assert_near("output", o, right)
+    assert_near("log-sum-exp", lse, right_lse)
+
+
+def test_a_split_decode_gives_the_same_bits(device):
+    """Whoever arrives last merges the parts in their order: 50 times on a GPU."""
+    q, k, v = draw(device, torch.float16, 2, 8, 2, 2, 400, 32)
+    first = attention(q, k, v, num_splits=9)
+    for _ in range(2 if device == "cpu" else 50):
+        assert torch.equal(attention(q, k, v, num_splits=9), first)
+
+
+def test_counters_are_as_before(device, monkeypatch):
+    """A launch leaves 0 in what it counted in, so that the next finds 0."""
+    handed = []
+
+    def arrivals_of(count, where):
+        handed.append(arrivals(count, where))
+        return handed[-1]
+
+    monkeypatch.setattr(decode, "arrivals", arrivals_of)
+    q, k, v = draw(device, torch.float32, 2, 4, 2, 1, 90, 16)
+    attention(q, k, v, num_splits=4)
+    assert len(handed) == 1
+    assert handed[0].numel() >= 4
+    assert handed[0].eq(0).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: CUDA graphs and streams")
+def test_counters_are_not_shared_by_what_runs_at_once():
+    """Calls in graphs have their own, streams have theirs; a graph replays right."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    here = arrivals(8, device)
+    assert arrivals(8, device).data_ptr() == here.data_ptr()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert arrivals(8, device).data_ptr() != here.data_ptr()
+    q, k, v = draw("cuda", torch.float16, 1, 8, 2, 1, 700, 64)
+    expected = attention(q, k, v, num_splits=6)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = [attention(q, k, v, num_splits=6) for _ in range(3)]
+        inside = [arrivals(8, device).data_ptr() for _ in range(2)]
+    assert len({here.data_ptr(), *inside}) == 3
+    for _ in range(3):
+        for o in outputs:
+            o.zero_()
+        graph.replay()
+        assert all(torch.equal(o, expected) for o in outputs)
 
 
 def test_number_of_splits_fills_the_multiprocessors():

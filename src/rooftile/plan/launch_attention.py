@@ -40,14 +40,12 @@ class AttentionLaunch:
         block_n: Keys of a tile.
         num_warps: Warps of a program.
         num_stages: Tiles in flight ahead of the loop that uses them.
-        ahead: Tiles that a decode asks into L2 before that, on NVIDIA; 0: none.
     """
 
     block_m: int
     block_n: int
     num_warps: int
     num_stages: int
-    ahead: int = 0
 
 
 # kind -> family -> head dimension up to 32, 64, 128, 256 -> tile, for elements of 2 bytes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import is_nvidia, launch
+from rooftile.ops._launch import launch
 from rooftile.ops.flash.arrivals import arrivals
 from rooftile.ops.flash.call import Call, mask_strides, slope_strides
 from rooftile.ops.flash.decode_kernels import attention_decode_kernel
@@ -18,7 +18,7 @@ from rooftile.plan.launch_attention import AttentionLaunch, attention_launch, sp
 
 MOST_ROWS = 64  # of a tile: more are cut into several tiles
 _LEAST_ROWS = 16  # of a matrix instruction
-_MERGED_PARTS = 16  # that a merge reads at a time
+MERGED_PARTS = 16  # that a merge reads at a time
 _MERGED = 8192  # elements that it holds: 64 registers of 128 threads
 
 
@@ -37,6 +37,11 @@ def decode_splits(problem: Problem, plan: AttentionLaunch, multiprocessors: int)
     return split_count(problem.batch * problem.kv_heads * tiles, blocks, multiprocessors)
 
 
+def merged_rows(plan: AttentionLaunch, width: int) -> int:
+    """Rows of a tile that a merge holds at a time, of values padded to that width."""
+    return min(plan.block_m, max(1, _MERGED // (MERGED_PARTS * width)))
+
+
 def launch_decode(call: Call, plan: AttentionLaunch, splits: int, o: Tensor, lse: Tensor) -> None:
     """Write the output and the log-sum-exp of a call whose keys are read in ``splits`` parts."""
     q, k, v, table = call.q, call.k, call.v, call.block_table
@@ -49,8 +54,6 @@ def launch_decode(call: Call, plan: AttentionLaunch, splits: int, o: Tensor, lse
         arrived = arrivals(programs, o.device)
     constants = call.constants(plan)
     constants.pop("WIDE")
-    rows = _MERGED // (_MERGED_PARTS * constants["BLOCK_DV"])
-    beside = k.stride(-1) == v.stride(-1) == 1  # elements of a row, for the lines of L2
     launch(
         attention_decode_kernel, (splits * programs,), q.device,
         q, k, v, o, lse, parts, part_lse, arrived,
@@ -61,6 +64,5 @@ def launch_decode(call: Call, plan: AttentionLaunch, splits: int, o: Tensor, lse
         call.batch, call.heads, call.group, call.longest_q, call.longest_k, k.shape[2], splits,
         call.scale, call.softcap, call.window_left, call.window_right,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, **constants,
-        AHEAD=plan.ahead if beside and is_nvidia(q.device) else 0,
-        MERGED_ROWS=min(plan.block_m, max(1, rows)), MERGED_PARTS=_MERGED_PARTS,
+        MERGED_ROWS=merged_rows(plan, constants["BLOCK_DV"]), MERGED_PARTS=MERGED_PARTS,
     )  # fmt: skip

@@ -36,24 +36,6 @@ def _keys_at(table_ptr, col, k_len, page_size, stride_page, stride_s):
 
 
 @triton.jit
-def _ask_for(ptr, col, last, table_ptr, k_len, page_size, stride_b, stride_s,
-             DIM: tl.constexpr, BLOCK_D: tl.constexpr):  # fmt: skip
-    """Have the rows of keys ``col`` brought into L2 (NVIDIA alone); those after ``last`` are it.
-
-    A line there is 128 bytes; elements of a row lie side by side.
-    """
-    PER_LINE: tl.constexpr = 1024 // ptr.dtype.element_ty.primitive_bitwidth
-    LINES: tl.constexpr = BLOCK_D // PER_LINE if BLOCK_D > PER_LINE else 1
-    at = tl.minimum(col, last)
-    offs = _keys_at(table_ptr, at, k_len, page_size, stride_b, stride_s)
-    line = tl.minimum(tl.arange(0, LINES) * PER_LINE, DIM - 1)
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l",
-        [ptr + offs[:, None] + line[None, :]], dtype=tl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@triton.jit
 def _walk(
     acc, m, norm, q, start, end, k_ptr, v_ptr, table_ptr, mask_ptrs, slope,
     page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
@@ -61,19 +43,13 @@ def _walk(
     HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
     PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, MASKED: tl.constexpr,
-    PRECISION: tl.constexpr, AHEAD: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attend to keys [start, end); MASKED where not all of them are seen by all rows."""
     width_k = tl.arange(0, BLOCK_D)
     width_v = tl.arange(0, BLOCK_DV)
     for at in tl.range(start, end, BLOCK_N):
         col = at + tl.arange(0, BLOCK_N)
-        if AHEAD > 0:
-            later = col + AHEAD * BLOCK_N
-            _ask_for(k_ptr, later, end - 1, table_ptr, k_len, page_size, stride_kb, stride_ks,
-                     HEAD_DIM, BLOCK_D)  # fmt: skip
-            _ask_for(v_ptr, later, end - 1, table_ptr, k_len, page_size, stride_vb, stride_vs,
-                     V_DIM, BLOCK_DV)  # fmt: skip
         offs = _keys_at(table_ptr, col, k_len, page_size, stride_kb, stride_ks)
         k_ptrs = k_ptr + offs[:, None] + width_k[None, :] * stride_kd
         k = _load(k_ptrs, (col < k_len)[:, None], width_k[None, :], HEAD_DIM, BLOCK_D, MASKED)
@@ -133,7 +109,7 @@ def attention_decode_kernel(
     HEAD_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr, CAP: tl.constexpr, MASK: tl.constexpr,
     PLAIN: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, BOTTOM_RIGHT: tl.constexpr,
-    PRECISION: tl.constexpr, AHEAD: tl.constexpr, MERGED_ROWS: tl.constexpr,
+    PRECISION: tl.constexpr, MERGED_ROWS: tl.constexpr,
     MERGED_PARTS: tl.constexpr,
 ):  # fmt: skip
     """One tile of a group's queries, row r head r % group of query r // group; one part of keys."""
@@ -174,12 +150,6 @@ def attention_decode_kernel(
     part = tl.cdiv(tl.cdiv(tl.maximum(d - a, 0), BLOCK_N), splits) * BLOCK_N
     begin = a + split * part
     end = tl.minimum(begin + part, d)
-    for i in tl.static_range(AHEAD):  # before the queries, for which the copies would wait
-        col = begin + i * BLOCK_N + tl.arange(0, BLOCK_N)
-        _ask_for(k_base, col, tl.maximum(end, 1) - 1, table_ptr, k_len, page_size, stride_kb,
-                 stride_ks, HEAD_DIM, BLOCK_D)  # fmt: skip
-        _ask_for(v_base, col, tl.maximum(end, 1) - 1, table_ptr, k_len, page_size, stride_vb,
-                 stride_vs, V_DIM, BLOCK_DV)  # fmt: skip
     width = tl.arange(0, BLOCK_D)
     q_ptrs = q_ptr + batch * stride_qb + (head * stride_qh + row.to(tl.int64) * stride_qs)[:, None]
     q = tl.load(q_ptrs + width[None, :] * stride_qd,
@@ -192,19 +162,19 @@ def attention_decode_kernel(
             acc, m, norm, q, begin, tl.minimum(b, end), k_base, v_base, table_ptr, mask_ptrs,
             slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd,
             stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM,
-            BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION, AHEAD,
+            BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
         )  # fmt: skip
     acc, m, norm = _walk(
         acc, m, norm, q, tl.maximum(b, begin), tl.minimum(c, end), k_base, v_base, table_ptr,
         mask_ptrs, slope, page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs,
         stride_vd, stride_mn, row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM,
-        V_DIM, BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, False, PRECISION, AHEAD,
+        V_DIM, BLOCK_N, BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, False, PRECISION,
     )  # fmt: skip
     acc, m, norm = _walk(
         acc, m, norm, q, tl.maximum(c, begin), end, k_base, v_base, table_ptr, mask_ptrs, slope,
         page_size, stride_kb, stride_ks, stride_kd, stride_vb, stride_vs, stride_vd, stride_mn,
         row, in_rows, k_len, shift, first, last, scale, softcap, HEAD_DIM, V_DIM, BLOCK_N,
-        BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION, AHEAD,
+        BLOCK_D, BLOCK_DV, CAP, MASK, PLAIN, LEFT, RIGHT, True, PRECISION,
     )  # fmt: skip
     line = (batch * heads + head) * longest_q + row
     width = tl.arange(0, BLOCK_DV)
