@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rooftile.bench import gate
 from rooftile.bench.case import Peer
 from rooftile.bench.run import Job, ceilings_of, check_only, run
 from rooftile.errors import InputError
@@ -187,6 +188,31 @@ def test_matrix_work_is_set_beside_a_matmul(case, clock, surroundings, quick):
     assert found["rooftile"].ratio_to_matmul == 0.5
     assert found["matmul"].ratio_to_matmul == 1.0
     assert found["copy"].cost == Cost(read_bytes=1)  # a copy multiplies nothing
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward_backward"])
+def test_a_call_keeps_no_gradients(direction, case, clock, surroundings, quick, monkeypatch):
+    """Else the next call's peak memory would be told without them."""
+    kept = []
+
+    class Looking(clock):
+        def peak_bytes(self, call):
+            kept.append(leaves[-1].grad is None)
+            call()
+            kept.append(leaves[-1].grad is None)
+
+    leaves = []
+    own_inputs = gate.own_inputs
+    monkeypatch.setattr(
+        gate, "own_inputs", lambda *given: leaves.extend(own_inputs(*given)) or tuple(leaves[-1:])
+    )
+    both = case().costs["backward"]
+    found = run(
+        job(case(costs={direction: both}, shapes={direction: ((3, 5),)}), direction, against=()),
+        Looking(), surroundings, quick,
+    )  # fmt: skip
+    assert found[0].timed
+    assert kept == [True, True]
 
 
 def test_a_fault_in_the_rounds_keeps_the_others(case, clock, surroundings, quick):

@@ -56,9 +56,14 @@ def run_forward(function: Function, inputs: Inputs, direction: Direction) -> Res
 
 def run_backward(outputs: Results, grads: Results, inputs: Inputs, *, keep: bool) -> None:
     """Gradients of all inputs that want one. They are set, never added to older ones."""
+    drop_grads(inputs)
+    torch.autograd.backward(outputs, grads, retain_graph=keep)
+
+
+def drop_grads(inputs: Inputs) -> None:
+    """Give the gradients' memory back, so that the next call's is seen."""
     for t in inputs:
         t.grad = None
-    torch.autograd.backward(outputs, grads, retain_graph=keep)
 
 
 def evaluate(

@@ -211,6 +211,7 @@ def _forward_call(function: Callable[..., object], inputs: Inputs) -> Call:
 def _backward_call(outputs: Results, grads: Results, inputs: Inputs) -> Call:
     def call() -> None:
         gate.run_backward(outputs, grads, inputs, keep=True)
+        gate.drop_grads(inputs)
 
     return call
 
@@ -219,6 +220,7 @@ def _both_call(function: Callable[..., object], grads: Results, inputs: Inputs) 
     def call() -> None:
         outputs = gate.run_forward(function, inputs, "forward_backward")  # type: ignore[arg-type]
         gate.run_backward(outputs, grads, inputs, keep=False)
+        gate.drop_grads(inputs)
 
     return call
 
