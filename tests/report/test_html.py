@@ -50,6 +50,13 @@ def test_the_gpus_figures_have_their_sources():
     assert "Confidence: A read off a device" in markup
 
 
+def test_the_method_says_how_recomputed_work_counts():
+    """Each time it runs: a reader may otherwise take the FLOP for the model's."""
+    page = html_report(plans.plan()).decode()
+    method = page.split('<section id="method"')[1].split("</section>")[0]
+    assert "activation checkpointing computes again counts each time it runs" in method
+
+
 def test_refusals_are_counted_by_reason():
     """With one example in words."""
     markup = without_scripts(PAGE)

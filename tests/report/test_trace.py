@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import estimates
 import plans
@@ -54,18 +58,6 @@ def test_modules_nest_around_their_ops():
     ]
 
 
-def test_slices_of_a_track_nest_or_part():
-    """What Perfetto asks of complete events: no two of a track overlap by halves."""
-    for tid in (1, 2):
-        open_ends: list[float] = []
-        for event in events(plans.many(500), "X", tid):
-            start, end = event["ts"], event["ts"] + event["dur"]
-            while open_ends and open_ends[-1] <= start + 1e-6:
-                open_ends.pop()
-            assert not open_ends or end <= open_ends[-1] + 1e-6
-            open_ends.append(end)
-
-
 def test_counters_are_rates():
     """400 MB in 600 us is 666.667 GB/s; 0 after the end."""
     counters = [e for e in events(estimates.estimate(), "C") if e["name"] == "predicted GB/s"]
@@ -89,7 +81,143 @@ def test_it_is_the_format_that_perfetto_loads():
     assert names == {"modules", "ops at their least times"}
 
 
+METADATA = {
+    "process_name": {"name": str},
+    "thread_name": {"name": str},
+    "thread_sort_index": {"sort_index": int},
+}
+ODD = [
+    'quote " and back\\slash',
+    "line\nbreak\ttab\x00nul\x1b",
+    "<script>alert(1)</script>",
+    "\N{SNOWMAN}\N{GRINNING FACE}\u202eright to left",
+    "half of a pair \ud83d",
+    "",
+    "n" * 500,
+]
+
+
+def faults(trace: Any) -> list[str]:
+    """What the Trace Event Format forbids, by an event's number; its object form, X, C and M.
+
+    Times are microseconds from 0 on; slices come in the order of their starts, a parent before its
+    children, and within a track they nest.
+    """
+    if not isinstance(trace, dict) or not isinstance(trace.get("traceEvents"), list):
+        return ["no object with traceEvents"]
+    found = []
+    last: dict[Any, float] = defaultdict(float)
+    open_ends: dict[int, list[float]] = defaultdict(list)
+    named: set[tuple[str, int]] = set()
+    for number, event in enumerate(trace["traceEvents"]):
+        found += [f"{number}: {fault}" for fault in _fields(event)]
+        if event.get("ph") == "M":
+            if (key := (event.get("name"), event.get("tid"))) in named:
+                found.append(f"{number}: named twice")
+            named.add(key)
+        elif not found:
+            track = (event["ph"], event.get("tid", event["name"]))
+            if event["ts"] < last[track]:
+                found.append(f"{number}: before the one before it")
+            last[track] = event["ts"]
+            if event["ph"] == "X":
+                found += [f"{number}: {fault}" for fault in _nests(event, open_ends)]
+    tracks = {event["tid"] for event in trace["traceEvents"] if event.get("ph") == "X"}
+    found += [f"track {tid} without a name" for tid in tracks if ("thread_name", tid) not in named]
+    return found
+
+
+def _fields(event: dict[str, Any]) -> list[str]:
+    """Whether each field is there and of its type."""
+    kind = event.get("ph")
+    if kind not in ("X", "C", "M"):
+        return [f"ph is {kind!r}"]
+    wrong = [key for key in ("pid", "tid") if key in event and type(event[key]) is not int]
+    wrong += ["pid"] * ("pid" not in event) + ["tid"] * ("tid" not in event and kind != "C")
+    wrong += ["name"] * (not isinstance(event.get("name"), str))
+    wrong += ["args"] * (not isinstance(event.get("args"), dict))
+    if kind == "M":
+        shape = METADATA.get(event.get("name", ""), {})
+        given = {key: type(value) for key, value in event.get("args", {}).items()}
+        return wrong + ["metadata"] * (given != shape)
+    times = ("ts", "dur") if kind == "X" else ("ts",)
+    wrong += [key for key in times if not _is_time(event.get(key))]
+    if kind == "C":
+        values = event.get("args", {}).values()
+        wrong += ["counter"] * (not values or not all(map(_is_time, values)))
+    return wrong
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
+
+
+def _nests(event: dict[str, Any], open_ends: dict[int, list[float]]) -> list[str]:
+    """A slice lies within the one that is open on its track, or behind it."""
+    ends = open_ends[event["tid"]]
+    while ends and ends[-1] <= event["ts"] + 1e-6:
+        ends.pop()
+    end = event["ts"] + event["dur"]
+    outside = bool(ends) and end > ends[-1] + 1e-6
+    ends.append(end)
+    return ["half within another slice"] * outside
+
+
+@pytest.mark.parametrize("record", [estimates.estimate(), plans.plan(), plans.many(300)])
+def test_it_keeps_the_trace_event_format(record):
+    """Every event, field by field."""
+    assert faults(json.loads(chrome_trace(record))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"ph": "Q"}, "ph is 'Q'"),
+        ({"ts": "0"}, "ts"),
+        ({"ts": -1}, "ts"),
+        ({"dur": None}, "dur"),
+        ({"dur": 1e9}, "half within another slice"),
+        ({"pid": "1"}, "pid"),
+        ({"tid": 2.0}, "tid"),
+        ({"name": 3}, "name"),
+        ({"args": []}, "args"),
+        ({"tid": 9}, "track 9 without a name"),
+    ],
+)
+def test_a_trace_that_breaks_the_format_is_found(change, fault):
+    """Meta-test: one field of one slice is wrong."""
+    trace = json.loads(chrome_trace(plans.many(20)))
+    slices = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] == 2]
+    slices[5].update(change)
+    slices[6]["dur"] *= 1 + 2e9 * ("dur" in change)  # ends behind the long one
+    assert any(fault in words for words in faults(trace))
+
+
+def test_odd_names_stay_what_they_are():
+    """Quotes, control characters, HTML, half of a surrogate pair, nothing, 500 characters."""
+    for name in ODD:
+        estimate = plans.many(30, name=name, module=f"model.{name}").estimate
+        trace = json.loads(chrome_trace(estimate).decode("ascii"))
+        assert faults(trace) == []
+        assert {e["name"] for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] == 2} == {
+            name
+        }
+
+
+def test_20_000_ops_are_written_in_seconds():
+    """And read back, every op a slice."""
+    plan = plans.many(20_000)
+    start = time.process_time()
+    text = chrome_trace(plan)
+    assert time.process_time() - start < 4
+    trace = json.loads(text)
+    assert faults(trace) == []
+    assert sum(e["ph"] == "X" and e["tid"] == 2 for e in trace["traceEvents"]) == 20_000
+
+
 def test_a_step_without_kernels_is_a_trace():
     """Nothing to show is no error."""
     estimate = estimates.estimate()
-    assert events(replace(estimate, ops=estimate.ops[4:]), "X") == []
+    empty = replace(estimate, ops=estimate.ops[4:])
+    assert events(empty, "X") == []
+    assert faults(json.loads(chrome_trace(empty))) == []

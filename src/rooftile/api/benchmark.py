@@ -78,22 +78,24 @@ def benchmark(
     from rooftile.bench.demand import parse
     from rooftile.bench.environment import environment
     from rooftile.bench.results import append, file_of
+    from rooftile.user_file import files_in, importable
 
     demand = parse(gate) if gate else None
     if interpret and demand is not None:
         raise InputError("gate needs times, and interpret takes none")
     dtype = dtype or ("float32" if interpret else "bfloat16")
-    jobs = _jobs(targets, shapes, dtype, directions, against, device, interpret)
-    timer = None if interpret else clock or _device_clock(device, cache)
-    surroundings = environment(device)
-    every: list[Measurement] = []
-    for job in jobs:
-        rows = _measure(job, timer, surroundings, rounds, progress)
-        every += rows
-        if results is not None:
-            append(file_of(results, rows[0]), rows)
-        if sink is not None:
-            sink(rows)
+    with importable(files_in(targets)):
+        jobs = _jobs(targets, shapes, dtype, directions, against, device, interpret)
+        timer = None if interpret else clock or _device_clock(device, cache)
+        surroundings = environment(device)
+        every: list[Measurement] = []
+        for job in jobs:
+            rows = _measure(job, timer, surroundings, rounds, progress)
+            every += rows
+            if results is not None:
+                append(file_of(results, rows[0]), rows)
+            if sink is not None:
+                sink(rows)
     _hold(every, {job.case.provider for job in jobs}, demand)
     return every
 

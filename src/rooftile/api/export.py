@@ -61,6 +61,7 @@ def export_bundle(
     """
     from rooftile import __version__
     from rooftile.export.write import BUNDLE, check_folder, write_folder
+    from rooftile.user_file import files_in, importable
 
     target = check_folder(out, force, BUNDLE)
     try:
@@ -74,7 +75,8 @@ def export_bundle(
         fp_fusion=fp_fusion, signature=signature, call=call, constants=constants or {}, grid=grid,
         cores=cores,
     )  # fmt: skip
-    manifest, files = make_bundle(request, __version__, progress)
+    with importable(files_in(names)):
+        manifest, files = make_bundle(request, __version__, progress)
     write_folder(target, files, force)
     return manifest
 

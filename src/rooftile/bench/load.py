@@ -11,10 +11,13 @@ from rooftile.bench.case import Case
 from rooftile.bench.cases import OPS, cases_of
 from rooftile.bench.rounds import describe
 from rooftile.errors import InputError, TargetError
+from rooftile.user_file import free_name
 
 
 def cases(targets: Iterable[str]) -> tuple[Case, ...]:
     """The cases of ops and of files, in the order they are named; of all ops where none is named.
+
+    A file's neighbours are found while ``rooftile.user_file.importable`` lasts.
 
     Raises:
         InputError: No such op, file or name, or it is no case.
@@ -32,12 +35,12 @@ def _from_file(path: str, name: str) -> tuple[Case, ...]:
     source = Path(path).resolve()
     if not source.is_file():
         raise InputError(f"case file {path!r} does not exist")
-    spec = importlib.util.spec_from_file_location(source.stem, source)
+    name_of_module = free_name(source)
+    spec = importlib.util.spec_from_file_location(name_of_module, source)
     if spec is None or spec.loader is None:
         raise InputError(f"case file {path!r} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(source.parent))  # as when Python runs it: its neighbours are found
-    sys.modules[source.stem] = module  # Triton reads a kernel's source through its module
+    sys.modules[name_of_module] = module  # Triton reads a kernel's source through its module
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -31,6 +31,7 @@ from rooftile.capture.skip_init import skip_init
 from rooftile.capture.step import check_optimizer
 from rooftile.errors import InputError, TargetError
 from rooftile.records.graph import Graph
+from rooftile.user_file import free_name, importable
 
 FORMS = (
     "file.py:callable, package.module:callable, a .pt2 exported program, or a transformers "
@@ -99,35 +100,22 @@ def capture_target(
 
 @contextmanager
 def _importable(target: str) -> Iterator[None]:
-    """Let a file's neighbours be imported while it is loaded and run, as when Python runs it.
+    """Let a file's neighbours be imported while it is loaded and run.
 
-    Afterwards the process finds what it found before: another target may have neighbours of the
-    same names. A target by its module's name is imported as anywhere, and stays.
+    A target by its module's name is imported from where the user stands, and stays.
     """
     source = target.rpartition(":")[0]
-    folder = str(Path(source).resolve().parent) if source.endswith(".py") else str(Path.cwd())
-    path, modules = list(sys.path), dict(sys.modules)
-    if source.endswith(".py") or folder not in sys.path:
+    if source.endswith(".py"):
+        with importable([source]):
+            yield
+        return
+    path, folder = list(sys.path), str(Path.cwd())
+    if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         yield
     finally:
         sys.path[:] = path
-        if source.endswith(".py"):
-            new = [name for name in sys.modules if name not in modules]
-            ours = {n for n in new if _stands_in(sys.modules[n], Path(folder))}
-            for name in new:
-                if name.partition(".")[0] in ours:
-                    del sys.modules[name]
-
-
-def _stands_in(module: Any, folder: Path) -> bool:
-    """Whether a module or package was found in this very folder."""
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return False
-    path = Path(file).resolve()
-    return folder in (path.parent, path.parent.parent if path.stem == "__init__" else None)
 
 
 def _load(target: str) -> Callable[..., Any]:
@@ -149,8 +137,7 @@ def _import_file(source: str) -> Any:
     path = Path(source).resolve()
     if not path.is_file():
         raise InputError(f"target file {source!r} does not exist")
-    # json.py must not stand in for the module that others import under this name
-    name = path.stem if _is_free(path) else f"target_{path.stem}"
+    name = free_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"target file {source!r} cannot be imported as Python")
@@ -159,25 +146,6 @@ def _import_file(source: str) -> Any:
     with user_errors(f"target file {source!r} does not import"):
         spec.loader.exec_module(module)
     return module
-
-
-def _is_free(path: Path) -> bool:
-    """Whether no other module has the file's name; one that has is loaded, so that it is found."""
-    name, folder = path.stem, str(path.parent)
-    if name in sys.modules:
-        return False
-    with_us = list(sys.path)
-    sys.path[:] = [place for place in with_us if Path(place or ".").resolve() != Path(folder)]
-    try:
-        importlib.invalidate_caches()
-        if importlib.util.find_spec(name) is None:
-            return True
-        importlib.import_module(name)
-    except ImportError:
-        return True
-    finally:
-        sys.path[:] = with_us
-    return False
 
 
 def _import_module(source: str, target: str) -> Any:

@@ -8,6 +8,7 @@ from rooftile.cost.formulas import encoder, fft, normalization, optimizer, recur
 from rooftile.plan import kinds
 from rooftile.plan.fusion import Fused
 from rooftile.plan.grouping import Group
+from rooftile.plan.kinds import Axes
 from rooftile.records.graph import Op
 
 # Vendor -> its library of products, of convolutions.
@@ -16,7 +17,9 @@ _CONVOLUTIONS = {"NVIDIA": "cuDNN", "AMD": "MIOpen", "Intel": "oneDNN"}
 _FOURIER = {"NVIDIA": "cuFFT", "AMD": "hipFFT", "Intel": "oneMKL"}
 
 # Ops that torch itself runs as one kernel over each byte once.
-_ONE_CALL = frozenset((*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encoder.OPS)) | frozenset(
+_ONE_CALL = frozenset(
+    (*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encoder.OPS, *kinds.SCANS)
+) | frozenset(
     [
         "cross_entropy",
         "embedding",
@@ -24,7 +27,6 @@ _ONE_CALL = frozenset((*normalization.OPS, *softmax.OPS, *optimizer.OPS, *encode
         "sort",
         "topk",
         "nll_loss",
-        "cumsum",
         "index_select",
     ]
 )
@@ -65,32 +67,50 @@ def compiler_rule(group: Group, fused: Fused) -> str:
     Inductor makes one kernel of a pointwise chain and of what is pointwise around reductions along
     the innermost dimension. A reduction along another dimension takes in what leads to it, and
     nothing that is written for others; behind it, or behind one over everything, another kernel
-    starts. Some norms are taken apart.
+    starts, but for a running sum. Some norms are taken apart.
     """
-    part = compiler_part(group, fused)
-    if len(part) < len([i for i in group.ops if not _anchor(fused.op(i))]) or not part:
+    parts = compiler_parts(group, fused)
+    whole = [i for i in group.ops if not _anchor(fused.op(i))]
+    if len(parts) != 1 or len(parts[0]) < len(whole):
         return ""
-    return ROW_RULE if any(fused.shapes[i].axes for i in part) else POINTWISE_RULE
+    return ROW_RULE if any(fused.shapes[i].axes for i in whole) else POINTWISE_RULE
 
 
-def compiler_part(group: Group, fused: Fused) -> list[int]:
-    """The ops of a group that torch.compile makes one kernel of, by the rule above."""
+def compiler_parts(group: Group, fused: Fused) -> list[list[int]]:
+    """The ops of a group that torch.compile makes kernels of, by the rule above."""
     part = [i for i in group.ops if not _anchor(fused.op(i))]
     axes = {i: fused.shapes[i].axes for i in part if fused.shapes[i].axes}
-    if any(_taken_apart(fused.op(i)) for i in part):
+    if not part or any(_taken_apart(fused.op(i)) for i in part):
         return []
     if not axes:
-        return part
+        return [part]
     if any(fused.op(i).name == "cat" for i in part):
         return []  # a joined tensor is written before it is reduced
-    rows = [i for i, found in axes.items() if found != ((1, group.numel),) and found[0][0] == 1]
+    rows = [i for i, found in axes.items() if _by_rows(fused.op(i), found, group)]
     if len(rows) == len(axes):
-        return part
+        return [part]
     if not rows and not _gives_more(part, axes.keys(), fused):
-        return part
+        return [part]
     across = axes.keys() - set(rows)
+    ahead = _leading_to(across, part, fused)
+    if not rows and not _gives_more(ahead, across, fused):
+        return [ahead, [i for i in part if i not in ahead]]
     behind = any(_reads_one(i, across, fused) for i in part)
-    return [] if behind else [i for i in part if i not in across]
+    return [] if behind else [[i for i in part if i not in across]]
+
+
+def _leading_to(reductions: Collection[int], part: list[int], fused: Fused) -> list[int]:
+    """Reductions and the ops of a group that they are made from."""
+    members, found = set(part), set(reductions)
+    for i in sorted(part, reverse=True):
+        if i in found:
+            found.update(members.intersection(p for p, _ in fused.links.producers.get(i, ())))
+    return sorted(found)
+
+
+def _by_rows(op: Op, axes: Axes, group: Group) -> bool:
+    """Whether a kernel goes on behind a reduction: along rows, but for one row of everything."""
+    return axes[0][0] == 1 and (axes != ((1, group.numel),) or op.name in kinds.SCANS)
 
 
 def _gives_more(part: list[int], reductions: Collection[int], fused: Fused) -> bool:

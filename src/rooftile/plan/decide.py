@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rooftile.errors import InputError
 from rooftile.plan import kinds
 from rooftile.plan.cover import (
-    compiler_part,
+    compiler_parts,
     compiler_rule,
     library_call,
     library_epilogue,
@@ -77,7 +77,8 @@ def _group(
     saved = (before_bytes - cost.bytes, before_s - after_s)
     cover = rule
     if not whole:
-        saved = _part_saved(compiler_part(group, fused), fused, costs)
+        parts = [_part_saved(part, fused, costs) for part in compiler_parts(group, fused)]
+        saved = (sum(part[0] for part in parts), sum(part[1] for part in parts))
         cover = ""
     if group.anchored:
         cover = (

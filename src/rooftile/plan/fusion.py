@@ -8,8 +8,9 @@ front of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rooftile.plan import kinds
 from rooftile.plan.anchors import attach_products, join_attention
 from rooftile.plan.grouping import (
     Group,
@@ -30,6 +31,7 @@ from rooftile.plan.legality import (
     between,
     joins_nothing,
     overwrites,
+    picks_one,
     size_of,
     sram_bytes,
 )
@@ -52,6 +54,7 @@ class Fused:
         group_of: The group of each such op; ops alone have one each.
         objections: Why a producer and its consumer are in different kernels.
         sram: Bytes that a block can keep.
+        reduced: Ops that in their group come from a reduction.
     """
 
     estimate: Estimate
@@ -60,6 +63,7 @@ class Fused:
     group_of: dict[int, Group]
     objections: dict[tuple[int, int], Objection]
     sram: int
+    reduced: set[int] = field(default_factory=set)
 
     def op(self, index: int) -> Op:
         """The op at a position of the graph."""
@@ -120,6 +124,10 @@ def _place(op: Op, fused: Fused, last_reader: dict[int, int]) -> None:
     for other in found:
         group = join(other, group)
     fused.group_of[op.index] = group
+    if shape.axes or any(
+        p in fused.reduced for p in producers if fused.group_of[p].root() is group
+    ):
+        fused.reduced.add(op.index)
     for other in behind:
         if other is not group and other.root() is not group:
             other.after.add(group)
@@ -155,8 +163,9 @@ def _candidates(
         other = fused.group_of[p].root()
         if (found := overwrites(op, fused.op(p))) is not None:
             refused.setdefault(other, found)
-        pointwise = not (other.axes or group.axes or other.anchored)
-        if p in siblings and pointwise and (other.phase, other.numel) == (op.phase, group.numel):
+        beside = not other.anchored and (other.phase, other.numel) == (op.phase, group.numel)
+        # what is pointwise waits for its readers, unless its neighbour is pointwise too
+        if p in siblings and beside and (group.axes or not other.axes):
             asked.setdefault(other, False)
     chosen: list[Group] = []
     loop = Group([], op.phase, 0, group.numel, group.axes, group.composed)
@@ -198,6 +207,8 @@ def _objects(op: Op, p: int, other: Group, fused: Fused) -> Objection | None:
         row = fused.estimate.ops[p]
         alone = joins_nothing(producer, fused.shapes[p], row.bound)
         return alone or Objection(CALL, f"{producer.name} belongs to a library's kernel")
+    if p in fused.reduced and op.name in kinds.MOVES and not picks_one(op, fused.shapes[p]):
+        return Objection(SPACE, f"{op.name} takes {producer.name}'s elements from other places")
     found = between(producer, fused.shapes[p], op, fused.shapes[op.index])
     return found or overwrites(op, producer)
 

@@ -1,8 +1,9 @@
 """What an op is to a planner: how its result depends on its operands' elements.
 
 A pointwise op computes an element of its result from elements of its operands, wherever they stand.
-A row op reduces along some dimensions; of some of them (softmax, norms) the result is as large as
-the input. A matmul is a product that a library's tiles compute. Everything else runs alone.
+A row op reduces along some dimensions; of some of them (softmax, norms, running sums) the result is
+as large as the input. A matmul is a product that a library's tiles compute. Everything else runs
+alone.
 """
 
 from __future__ import annotations
@@ -28,8 +29,24 @@ Form = Literal["pointwise", "row", "matmul", "attention", "alone"]
 # A dimension of an iteration space: its step in elements of the row-major space, its length.
 Axes = tuple[tuple[int, int], ...]
 
-_MOVES = "cat contiguous copy fill flip pad reshape roll slice_backward to tril triu"
-_GATHERS = "embedding index index_select"
+_COPIES = "contiguous copy fill reshape to tril triu"
+# Their result's element stands elsewhere in an operand.
+MOVES = frozenset(
+    [
+        "cat",
+        "channel_shuffle",
+        "embedding",
+        "flip",
+        "gather",
+        "index",
+        "index_select",
+        "pad",
+        "repeat",
+        "roll",
+        "slice_backward",
+        "take",
+    ]
+)
 _PRODUCTS = "mm bmm addmm addmm_activation baddbmm addbmm matmul linear int_mm scaled_mm"
 _SOFTMAX = "softmax log_softmax safe_softmax softmax_backward log_softmax_backward"
 _NORMS = "layer_norm rms_norm layer_norm_backward rms_norm_backward"
@@ -41,16 +58,19 @@ ROWS_AND_COLUMNS = frozenset({"layer_norm_backward", "rms_norm_backward"})
 POINTWISE = frozenset(
     {name for name in pointwise.OPS if not name.startswith("foreach_")}
     | {name for name in loss.OPS if name.endswith("_backward")}
-    | set(f"{_MOVES} {_GATHERS}".split())
+    | set(_COPIES.split())
+    | MOVES
 )
 _REDUCTIONS = frozenset(
     [
         "all",
         "amax",
         "amin",
+        "aminmax",
         "any",
         "argmax",
         "argmin",
+        "count_nonzero",
         "logsumexp",
         "max",
         "mean",
@@ -59,10 +79,14 @@ _REDUCTIONS = frozenset(
         "norm",
         "prod",
         "std",
+        "std_mean",
         "sum",
         "var",
+        "var_mean",
     ]
 )
+# Running sums along one dimension: a row in, a row out.
+SCANS = frozenset(["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"])
 _LOSSES = frozenset(
     name for name in loss.OPS if not name.endswith("_backward") and name != "cross_entropy"
 )
@@ -73,7 +97,7 @@ RANDOM = frozenset({"random", "multinomial"})
 DATA_DEPENDENT = frozenset({"item", "masked_select", "nonzero", "unique", "bincount", "histc"})
 LIBRARY = frozenset(matmul.OPS) | frozenset(grouped.OPS) | CONVOLUTIONS | ATTENTION
 
-assert set(reduction.OPS) >= _REDUCTIONS  # names of one table
+assert set(reduction.OPS) >= _REDUCTIONS | SCANS  # names of one table
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +152,7 @@ def _row_shape(op: Op) -> Shape | None:
     x = op.reads[0].shape
     if op.name in _REDUCTIONS and op.operand("other") is None:
         return Shape("row", x, _axes(x, _dims(op, len(x))))
-    if op.name in _SOFTMAX.split():
+    if op.name in SCANS or op.name in _SOFTMAX.split():
         return Shape("row", x, _axes(x, _dims(op, len(x))), whole=True)
     if op.name in _NORMS.split():
         return Shape("row", x, _axes(x, _normalised(op, len(x))), whole=True)

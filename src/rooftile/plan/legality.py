@@ -180,10 +180,19 @@ def _repeats(tensor: Tensor, made: Shape, v: Op, used: Shape) -> Objection | Non
 
 def _part(made: Shape, v: Op, used: Shape) -> Objection | None:
     """Fewer elements than the result has: only a loss that picks one a row can do with that."""
-    one_a_row = v.name == "nll_loss" and made.whole and made.axes[0][0] == 1
-    if one_a_row and made.numel == used.numel * made.reduced:
+    if picks_one(v, made) and made.numel == used.numel * made.reduced:
         return None
     return Objection(SPACE, f"{v.name} makes {used.numel:,} elements out of {made.results:,}")
+
+
+def picks_one(v: Op, made: Shape) -> bool:
+    """Whether an op takes one element out of each row that another made."""
+    if not made.whole or not made.axes or made.axes[0][0] != 1:
+        return False
+    index = v.operand("index")
+    last = v.attrs.get("dim") in (-1, len(made.space) - 1)
+    one = index is not None and last and index.shape == (*made.space[:-1], 1)
+    return v.name == "nll_loss" or (v.name == "gather" and one)
 
 
 def _laid_out(tensor: Tensor) -> tuple[object, ...]:
