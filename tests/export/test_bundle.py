@@ -15,7 +15,7 @@ import rooftile
 from rooftile.compile.targets import target_of
 from rooftile.export.bundle import Request, plans_of
 from rooftile.export.derive import derive
-from rooftile.export.formula import evaluate
+from rooftile.export.formula import evaluate, factors_of, names_in
 from rooftile.export.ops import REFUSED, SPECS
 from rooftile.export.trace import trace
 from rooftile.records.io import json_schema
@@ -92,18 +92,37 @@ def test_what_was_compiled_for_cannot_be_set():
     assert (targets.dtype, targets.below, targets.shape) == ("int64", "cols", ("rows",))
 
 
-def test_a_stride_that_vectors_hang_on_cannot_be_set():
-    """The angles' rows are vectors where they are 64 apart: another stride would break them."""
-    aligned = {p.name: p for p in derived("rotary_embedding", "aligned").parameters}
-    assert (aligned["stride_cs"].role, aligned["stride_xh"].role) == ("fixed", "stride")
-    assert aligned["stride_cs"].formula == "ceil(head_dim / 2)"
-    assert not aligned["stride_cs"].argument.divisible
-    free = {p.name: p for p in derived("rotary_embedding", "any").parameters}
-    assert free["stride_cs"].role == "stride"
+@pytest.mark.parametrize("op", SPECS)
+def test_a_stride_that_vectors_may_hang_on_cannot_be_set(op):
+    """Where vectors are known to be whole, a stride may be set that is known to keep them so."""
+    aligned = derived(op, "aligned", "sm_80").parameters
+    assert all(p.argument.divisible for p in aligned if p.role == "stride")
+    free = {p.name for p in derived(op, "any", "sm_80").parameters if p.role == "stride"}
+    assert free >= {p.name for p in aligned if p.role == "stride"}
+
+
+@pytest.mark.parametrize("op", SPECS)
+def test_what_follows_from_the_width_is_as_divisible_as_in_the_op(op):
+    """Else the export would load element by element what the op loads 16 bytes at a time.
+
+    Counts of blocks are no part of an address.
+    """
+    spec, target = SPECS[op], target_of("sm_80")
+    kernel = derive(op, spec, "bfloat16", spec.tuned.default, target, "aligned", {})
+    sizes = dict.fromkeys(spec.sizes(), 16)
+    sizes |= {name: 512 for name in ("rows", "queries", "keys") if name in sizes}
+    sizes[spec.tuned.size] = spec.tuned.default
+    arguments = trace(op, spec, "bfloat16", sizes, target, "aligned").launch.call.arguments
+    blocks = factors_of(kernel.grid[0])
+    for parameter in kernel.parameters:
+        of_width = set(names_in(parameter.formula)) <= {spec.tuned.size}
+        if of_width and parameter.formula not in blocks:
+            own = arguments[parameter.name].divisible
+            assert parameter.argument.divisible == own, parameter.name
 
 
 def test_a_size_that_goes_by_twos_is_limited_so():
-    """Half a head of 65 to 128 elements takes the kernel of 128."""
+    """Heads of 66 to 128 elements take the kernel of 128."""
     kernel = derived("rotary_embedding", "any")
     assert {s.name: s for s in kernel.sizes}["head_dim"] == Size("head_dim", 66, 128, 2)
 

@@ -108,7 +108,7 @@ def make_bundle(
     manifest = Manifest(
         tools=_tools(version, [b for b in binaries if isinstance(b, Binary)]),
         kernels=tuple(sorted(kernels, key=lambda kernel: kernel.symbol)),
-        golden=tuple(golden),
+        golden=tuple(sorted(golden, key=lambda g: (g.op, g.dtype, sorted(g.sizes.items())))),
         notes=tuple(notes),
     )
     texts = {MANIFEST: _readable(manifest), HEADER: header(manifest.kernels)}

@@ -132,7 +132,8 @@ def _step(rule: Tuned, tuned: int, form: Form) -> int:
     """By how much the tuned size may change: the aligned form's vectors must stay whole."""
     if form == "any":
         return rule.step
-    return DIVISIBLE if tuned % DIVISIBLE == 0 else 0
+    whole = DIVISIBLE * rule.step  # halves of a head are divisible too, where heads go by twos
+    return whole if tuned % whole == 0 else 0
 
 
 def _tensors(spec: OpSpec, dtype: str) -> tuple[TensorSpec, ...]:

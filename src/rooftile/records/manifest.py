@@ -207,7 +207,7 @@ class Manifest:
     Attributes:
         tools: What made it, by name: ``rooftile``, ``triton``, ``ptxas``, ``torch``.
         kernels: Sorted by symbol.
-        golden: Inputs with their results.
+        golden: Inputs with their results, sorted by op, dtype and sizes.
         notes: What the bundle does not hold and why, one sentence each.
         kind: Tells this record's JSON from others.
     """

@@ -1,5 +1,7 @@
 //! SHA-256 (FIPS 180-4).
 
+use std::sync::OnceLock;
+
 /// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
 fn constants() -> ([u32; 64], [u32; 8]) {
     let mut k = [0u32; 64];
@@ -35,7 +37,8 @@ fn fraction(prime: u64, root: u32) -> u32 {
 
 /// The digest in hexadecimal.
 pub fn hex(data: &[u8]) -> String {
-    let (k, mut state) = constants();
+    static CONSTANTS: OnceLock<([u32; 64], [u32; 8])> = OnceLock::new();
+    let (k, mut state) = CONSTANTS.get_or_init(constants);
     let mut padded = data.to_vec();
     padded.push(0x80);
     while padded.len() % 64 != 56 {
@@ -43,7 +46,7 @@ pub fn hex(data: &[u8]) -> String {
     }
     padded.extend(((data.len() as u64) * 8).to_be_bytes());
     for block in padded.chunks_exact(64) {
-        compress(&mut state, block, &k);
+        compress(&mut state, block, k);
     }
     state.iter().map(|word| format!("{word:08x}")).collect()
 }
