@@ -41,12 +41,15 @@ def key_span(tile_row, cid: gl.constexpr, n_keys, left, right, BLOCK_M: gl.const
 
 @gluon.jit
 def mask_scores(
-    s, row, col, n_keys, left, right, rows, cols, RIGHT: gl.constexpr, LEFT: gl.constexpr
-):
+    s, row, col, n_keys, left, right, rows, cols, TAIL: gl.constexpr, RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+):  # fmt: skip
     """-inf where a query sees no key; row and col: the tile's first ones."""
     last = rows * 0 + (n_keys - 1 - col)
-    if RIGHT:
+    if RIGHT and TAIL:
         last = gl.minimum(last, rows + (row + right - col))
+    elif RIGHT:
+        last = rows + (row + right - col)
     seen = gl.expand_dims(cols, 0) <= gl.expand_dims(last, 1)
     if LEFT:
         seen = seen & (gl.expand_dims(cols, 0) >= gl.expand_dims(rows + (row - left - col), 1))
@@ -68,12 +71,15 @@ def query_blocks(key, n_queries, left, right, BLOCK_M: gl.constexpr, KEYS: gl.co
 
 @gluon.jit
 def mask_weights(
-    p, key, row, n_keys, left, right, rows, cols, RIGHT: gl.constexpr, LEFT: gl.constexpr
-):
+    p, key, row, n_keys, left, right, rows, cols, TAIL: gl.constexpr, RIGHT: gl.constexpr,
+    LEFT: gl.constexpr,
+):  # fmt: skip
     """0 where a query (column) does not see a key (row); key and row: the tile's first ones."""
-    first = gl.where(rows < n_keys - key, 0, 1 << 30)
+    first = rows * 0
     if RIGHT:
-        first = gl.maximum(first, rows + (key - right - row))
+        first = rows + (key - right - row)
+    if TAIL:
+        first = gl.where(rows < n_keys - key, first, 1 << 30)
     seen = gl.expand_dims(cols, 0) >= gl.expand_dims(first, 1)
     if LEFT:
         seen = seen & (gl.expand_dims(cols, 0) <= gl.expand_dims(rows + (key + left - row), 1))

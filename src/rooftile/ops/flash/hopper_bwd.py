@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -19,11 +20,13 @@ from rooftile.ops.flash.hopper_bwd_wide_kernels import (
 from rooftile.ops.flash.hopper_fwd import tile_table
 from rooftile.ops.flash.hopper_tma import flat_tiles, head_tiles, why_not
 from rooftile.plan.launch_hopper import (
-    BACKWARD_WIDE,
     Band,
     FlashBackward,
+    FlashBackwardWide,
+    backward_apart,
     backward_schedule,
     flash_backward,
+    sums_queries,
 )
 
 _LOG2E = math.log2(math.e)
@@ -31,10 +34,10 @@ _ROWS = 64
 
 
 @triton.jit
-def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, turn_ptr, n_heads,
+def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, n_heads,
                    n_queries, n_columns, stride_ob, stride_oh, stride_om, stride_db, stride_dh,
                    stride_dm, inv_scale, BLOCK_M: tl.constexpr, D: tl.constexpr,
-                   SUMS: tl.constexpr, ORDERED: tl.constexpr):  # fmt: skip
+                   SUMS: tl.constexpr):  # fmt: skip
     """-rowsum(o do), -lse in units of the raw product, and zeros for dQ; 64 queries a program."""
     block, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     b, h = bh // n_heads, bh % n_heads
@@ -57,8 +60,6 @@ def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, turn_p
     if SUMS:
         zeros = tl.zeros([BLOCK_M * D], tl.float32)
         tl.store(acc_ptr + at * (BLOCK_M * D) + tl.arange(0, BLOCK_M * D), zeros)
-    if ORDERED:
-        tl.store(turn_ptr + at, 0)
 
 
 @triton.jit
@@ -79,6 +80,33 @@ def _after_kernel(acc_ptr, dq_ptr, n_heads, n_queries, n_columns, stride_b, stri
     mask = (offs_m < n_queries)[:, None] & (offs_d < n_columns)[None, :]
     tl.store(dq_ptr + b * stride_b + h * stride_h + rows + offs_d[None, :],
              y.to(dq_ptr.dtype.element_ty), mask=mask)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """What a backward reads and writes, as ``attention_bwd`` says."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    o: Tensor
+    lse: Tensor
+    do: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    scale: float
+    band: Band
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Of the band, 0 for none."""
+        return self.band.left or 0, self.band.right or 0
+
+    @property
+    def mask(self) -> dict[str, bool]:
+        """Which bounds the kernels are compiled for."""
+        return {"RIGHT": self.band.right is not None, "LEFT": self.band.left is not None}
 
 
 def attention_bwd(
@@ -117,120 +145,113 @@ def attention_bwd(
     """
     if why_not("do", do) is not None:
         do = do.contiguous()
-    band = Band(left, right)
+    call = Backward(q, k, v, o, lse, do, dq, dk, dv, scale, Band(left, right))
     width = max(q.shape[-1], v.shape[-1])
-    if width > 128:
-        launch_bwd_wide(q, k, v, o, lse, do, dq, dk, dv, scale, band)
-        return
-    plan = flash_backward(width)
-    launch_bwd(plan, q, k, v, o, lse, do, dq, dk, dv, scale, band, deterministic)
+    if sums_queries(width, deterministic):
+        launch_sums(call, flash_backward(width))
+    else:
+        launch_apart(call, *backward_apart(width))
 
 
-def launch_bwd(
-    plan: FlashBackward,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    lse: Tensor,
-    do: Tensor,
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    scale: float,
-    band: Band,
-    deterministic: bool,
-) -> None:
-    """The launches with given parameters."""
-    batch, heads, n_queries, _ = q.shape
-    kv_heads, n_keys = k.shape[1], k.shape[2]
-    blocks = -(-n_queries // _ROWS)
-    lines = batch * heads * blocks
-    acc = torch.empty(lines * _ROWS * plan.width // 32, 32, device=q.device, dtype=torch.float32)
-    turn = torch.empty(lines, device=q.device, dtype=torch.int32) if deterministic else None
-    nlse, ndelta = _row_vectors(o, lse, do, scale, plan.width, acc, turn)
-    table, count = _schedule(plan, batch * kv_heads, n_queries, n_keys, band, q.device)
-    part = plan.width // plan.parts
+def launch_sums(call: Backward, plan: FlashBackward) -> None:
+    """All three gradients in one kernel that adds dQ to float32 sums in global memory."""
+    batch, heads, n_queries, columns = call.q.shape
+    device, blocks = call.q.device, -(-n_queries // _ROWS)
+    lines = batch * heads * blocks * _ROWS * plan.width // 32
+    sums = torch.empty(lines, 32, device=device, dtype=torch.float32)
+    rows = _row_vectors(call, plan.width, sums)
+    _launch_keys(call, plan, rows, sums)
     launch(
-        attention_bwd_kernel, (len(count),), q.device,
-        *(head_tiles(t, plan.block_m, plan.width) for t in (q, do)),
-        *(head_tiles(t, plan.block_n, plan.width) for t in (k, v, dk, dv)),
-        flat_tiles(acc, [2 * part, 32]), flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
-        turn if turn is not None else count, table, count, table.shape[1], kv_heads,
-        heads // kv_heads, n_queries, n_keys,
-        band.left or 0, band.right or 0, scale * _LOG2E, scale,
-        BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
-        NS=plan.ds_stages, V_SLOTS=plan.v_stages, PARTS=plan.parts,
-        MAIN_REGS=plan.main_registers, DQ_REGS=plan.dq_registers,
-        PRODUCER_REGS=plan.producer_registers, P16=plan.p_16bit, KV_REG=plan.kv_in_registers,
-        BRANCH=plan.branch or n_keys % plan.keys != 0 or band != Band(),
-        RIGHT=band.right is not None, LEFT=band.left is not None, ORDERED=deterministic,
-        num_warps=4,
-    )  # fmt: skip
-    launch(
-        _after_kernel, (blocks * plan.parts, batch * heads), q.device,
-        acc, dq, heads, n_queries, q.shape[-1], *dq.stride()[:3], scale,
+        _after_kernel, (blocks * plan.parts, batch * heads), device,
+        sums, call.dq, heads, n_queries, columns, *call.dq.stride()[:3], call.scale,
         D=plan.width, PARTS=plan.parts, num_warps=4,
     )  # fmt: skip
 
 
-def launch_bwd_wide(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    o: Tensor,
-    lse: Tensor,
-    do: Tensor,
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    scale: float,
-    band: Band,
+def launch_apart(
+    call: Backward, keys: FlashBackward | FlashBackwardWide, queries: FlashBackwardWide
 ) -> None:
-    """The launches above 128 columns: dK and dV, then dQ; the same bits each time."""
-    batch, heads, n_queries, _ = q.shape
-    kv_heads, n_keys = k.shape[1], k.shape[2]
-    plan = BACKWARD_WIDE
-    nlse, ndelta = _row_vectors(o, lse, do, scale, plan.width, None, None)
-    mask = {"RIGHT": band.right is not None, "LEFT": band.left is not None}
-    registers = {
-        "MAIN_REGS": plan.main_registers, "PRODUCER_REGS": plan.producer_registers, "num_warps": 4,
-    }  # fmt: skip
-    bounds = (band.left or 0, band.right or 0, scale * _LOG2E, scale)
+    """dK and dV in one kernel, dQ in another: 7 products for 5, the same bits each time."""
+    rows = _row_vectors(call, keys.width, None)
+    if isinstance(keys, FlashBackward):
+        _launch_keys(call, keys, rows, None)
+    else:
+        _launch_wide_keys(call, keys, rows)
+    _launch_queries(call, queries, rows)
+
+
+def _launch_keys(
+    call: Backward, plan: FlashBackward, rows: tuple[Tensor, Tensor], sums: Tensor | None
+) -> None:
+    """dK and dV of up to 128 columns, and the sums of dQ if there are any."""
+    q, k = call.q, call.k
+    tiles = q.shape[0] * k.shape[1] * -(-k.shape[2] // plan.keys)
+    table, count = _schedule(
+        plan, q.shape[0] * k.shape[1], q.shape[2], k.shape[2], call.band, q.device
+    )
+    tail = k.shape[2] % plan.keys != 0
     launch(
-        attention_bwd_kv_kernel, (-(-n_keys // plan.block), batch * kv_heads), q.device,
-        *(head_tiles(t, plan.block, plan.width) for t in (q, do, k, v, dk, dv)),
-        flat_tiles(nlse, [_ROWS]), flat_tiles(ndelta, [_ROWS]),
-        kv_heads, heads // kv_heads, n_queries, n_keys, *bounds,
-        BLOCK=plan.block, D=plan.width, NB=plan.stages, **mask, **registers,
-    )  # fmt: skip
-    launch(
-        attention_bwd_q_kernel, (-(-n_queries // (2 * plan.block)), batch * heads), q.device,
-        *(head_tiles(t, plan.block, plan.width) for t in (q, do, dq, k, v)), nlse, ndelta,
-        heads, heads // kv_heads, n_queries, n_keys, *bounds,
-        BLOCK_M=plan.block, BLOCK_N=plan.block, D=plan.width, SLOTS=plan.slots, **mask, **registers,
+        attention_bwd_kernel, (len(count) if plan.persistent else tiles,), q.device,
+        *(head_tiles(t, plan.block_m, plan.width) for t in (q, call.do)),
+        *(head_tiles(t, plan.block_n, plan.width) for t in (k, call.v, call.dk, call.dv)),
+        None if sums is None else flat_tiles(sums, [2 * plan.width // plan.parts, 32]),
+        *(flat_tiles(t, [_ROWS]) for t in rows),
+        table, count, table.shape[1], k.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2],
+        *call.bounds, call.scale * _LOG2E,
+        BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
+        NS=plan.ds_stages, K_SLOTS=plan.k_stages, V_SLOTS=plan.v_stages, PARTS=plan.parts,
+        MAIN_REGS=plan.main_registers, DQ_REGS=plan.dq_registers,
+        PRODUCER_REGS=plan.producer_registers, P16=plan.p_16bit, KV_REG=plan.kv_in_registers,
+        BRANCH=plan.branch or tail or call.band != Band(), TAIL=tail, **call.mask,
+        SKIPS=call.band.right is not None and plan.skips, DQ=sums is not None,
+        PERSISTENT=plan.persistent, num_warps=4,
     )  # fmt: skip
 
 
-def _row_vectors(
-    o: Tensor, lse: Tensor, do: Tensor, scale: float, width: int, acc: Tensor | None,
-    turn: Tensor | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """-lse / scale and -rowsum(o do), each head padded to 64 rows; zeros in acc and turn.
+def _launch_wide_keys(call: Backward, plan: FlashBackwardWide, rows: tuple[Tensor, Tensor]) -> None:
+    """dK and dV of more than 128 columns."""
+    q, k = call.q, call.k
+    launch(
+        attention_bwd_kv_kernel, (-(-k.shape[2] // plan.block), k.shape[0] * k.shape[1]), q.device,
+        *(head_tiles(t, plan.block, plan.width) for t in (q, call.do, k, call.v, call.dk, call.dv)),
+        *(flat_tiles(t, [_ROWS]) for t in rows),
+        k.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2],
+        *call.bounds, call.scale * _LOG2E, call.scale,
+        BLOCK=plan.block, D=plan.width, NB=plan.stages, MAIN_REGS=plan.main_registers,
+        PRODUCER_REGS=plan.producer_registers, **call.mask, num_warps=4,
+    )  # fmt: skip
+
+
+def _launch_queries(call: Backward, plan: FlashBackwardWide, rows: tuple[Tensor, Tensor]) -> None:
+    """dQ alone."""
+    q, k = call.q, call.k
+    launch(
+        attention_bwd_q_kernel,
+        (-(-q.shape[2] // (2 * plan.block)), q.shape[0] * q.shape[1]), q.device,
+        *(head_tiles(t, plan.block, plan.width) for t in (q, call.do, call.dq, k, call.v)), *rows,
+        q.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2],
+        *call.bounds, call.scale * _LOG2E, call.scale,
+        BLOCK_M=plan.block, BLOCK_N=plan.block, D=plan.width, SLOTS=plan.slots,
+        MAIN_REGS=plan.main_registers, PRODUCER_REGS=plan.producer_registers, **call.mask,
+        num_warps=4,
+    )  # fmt: skip
+
+
+def _row_vectors(call: Backward, width: int, sums: Tensor | None) -> tuple[Tensor, Tensor]:
+    """-lse / scale and -rowsum(o do), each head padded to 64 rows; zeros in sums.
 
     One block more than there is: a tile of 128 queries may end past the last one.
     """
-    batch, heads, n_queries, columns = o.shape
+    batch, heads, n_queries, columns = call.o.shape
     blocks = -(-n_queries // _ROWS)
     size = (batch * heads * blocks + 1) * _ROWS
-    nlse = torch.empty(size, device=o.device, dtype=torch.float32)
+    nlse = torch.empty(size, device=call.o.device, dtype=torch.float32)
     ndelta = torch.empty_like(nlse)
     launch(
-        _before_kernel, (blocks, batch * heads), o.device,
-        o, do, lse, nlse, ndelta, acc, turn, heads, n_queries, columns,
-        *o.stride()[:3], *do.stride()[:3], 1.0 / scale,
-        BLOCK_M=_ROWS, D=width, SUMS=acc is not None,
-        ORDERED=turn is not None, num_warps=4,
+        _before_kernel, (blocks, batch * heads), call.o.device,
+        call.o, call.do, call.lse, nlse, ndelta, sums, heads, n_queries, columns,
+        *call.o.stride()[:3], *call.do.stride()[:3], 1.0 / call.scale,
+        BLOCK_M=_ROWS, D=width, SUMS=sums is not None, num_warps=4,
     )  # fmt: skip
     return nlse, ndelta
 
@@ -240,5 +261,6 @@ def _schedule(
     plan: FlashBackward, heads: int, n_queries: int, n_keys: int, band: Band, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """The backward's table of tiles on a device."""
-    lists = backward_schedule(plan, heads, n_queries, n_keys, band, sm_count(device))
+    blocks = sm_count(device) if plan.persistent else 1  # one list: in the order of the grid
+    lists = backward_schedule(plan, heads, n_queries, n_keys, band, blocks)
     return tile_table(lists, device)

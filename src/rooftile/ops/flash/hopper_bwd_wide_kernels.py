@@ -115,7 +115,7 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             if LEFT:
                 edge = edge | (row + BLOCK - 1 - left > key)
             if edge:
-                p = mask_weights(p, key, row, n_keys, left, right, rows, cols, RIGHT, LEFT)
+                p = mask_weights(p, key, row, n_keys, left, right, rows, cols, True, RIGHT, LEFT)
             p16 = p.to(dtype)
             mbarrier.wait(p_empty.index(s), ph ^ 1)
             p_s.index(s).store(p16)

@@ -134,8 +134,9 @@ def launch_fwd(
         band.left or 0, band.right or 0, scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, STAGES=plan.stages,
         GROUPS=plan.groups, Q_REG=plan.q_registers, CONSUMER_REGS=plan.consumer_registers,
-        PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, RIGHT=band.right is not None,
-        LEFT=band.left is not None, SKIPS=edges.skips, POLY=plan.poly, num_warps=4,
+        PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, TAIL=n_keys % plan.block_n != 0,
+        RIGHT=band.right is not None, LEFT=band.left is not None, SKIPS=edges.skips,
+        POLY=plan.poly, num_warps=4,
     )  # fmt: skip
 
 

@@ -33,7 +33,6 @@ from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_st
 _K_BAR = gl.constexpr(8)
 _NEG_INF = gl.constexpr(-float("inf"))
 _LN2 = gl.constexpr(0.6931471805599453)
-# Bounds of the band: none, the right one (causal), the left one too (window)
 _MASKED = gl.constexpr(1)  # the first block of a tile is masked
 _EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no key
 
@@ -152,8 +151,8 @@ def _store(o_desc, acc, q_reg_s, q_s, b, h, row, o_l: gl.constexpr, D: gl.conste
 @gluon.jit
 def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
              D: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr,
-             EDGES: gl.constexpr, RIGHT: gl.constexpr,
-             LEFT: gl.constexpr, SKIPS: gl.constexpr, POLY: gl.constexpr):  # fmt: skip
+             EDGES: gl.constexpr, TAIL: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
+             SKIPS: gl.constexpr, POLY: gl.constexpr):  # fmt: skip
     """One warpgroup: the softmax and both products of its rows of every tile."""
     (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
      n_heads, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
@@ -170,8 +169,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
 
     # The first block of the first tile
     it = 0
-    b, h, tile_row = tile_place(gl.load(sched), n_heads)
+    code = gl.load(sched)
     next_code = gl.load(sched + 1)
+    tile_row = (code & 0xFFFF) * 64
     row = tile_row + cid * BLOCK_M
     first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
                              LEFT, SKIPS)  # fmt: skip
@@ -196,7 +196,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     bar_arrive(_K_BAR + s, THREADS)
     if EDGES > 0:
         scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
-                             RIGHT, LEFT)  # fmt: skip
+                             TAIL, RIGHT, LEFT)  # fmt: skip
     p, m, norm = _first(scores, scale_log2, EDGES, POLY)
     pb = gl.convert_layout(p.to(dtype), p_l)
     acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
@@ -205,6 +205,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         q = q_s.index((t & 1) * GROUPS + cid)
         # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
         # inner loop from the end of one round to the next.
+        row = (code & 0xFFFF) * 64 + cid * BLOCK_M
         first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
                               GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
         for i in range(1, end - first):
@@ -230,7 +231,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
                     edge = edge | (col < row + BLOCK_M - 1 - left)
                 if edge:
                     scores = mask_scores(
-                        scores, row, col, n_keys, left, right, rows, cols, RIGHT, LEFT
+                        scores, row, col, n_keys, left, right, rows, cols, TAIL, RIGHT, LEFT
                     )
             m_new = gl.maximum(m, gl.max(scores, 1) * scale_log2)
             base = m_new
@@ -252,9 +253,10 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         vs = it % STAGES
         v_phase = (it // STAGES) & 1
         it += 1
-        done_b, done_h, done_row = b, h, row
-        b, h, tile_row = tile_place(next_code, n_heads)
+        done = code
+        code = next_code
         next_code = gl.load(sched + t + 2)
+        tile_row = (code & 0xFFFF) * 64
         row = tile_row + cid * BLOCK_M
         first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
                                  RIGHT, LEFT, SKIPS)  # fmt: skip
@@ -288,9 +290,11 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             inverse = gl.where(m == _NEG_INF, 0.0, inverse)
             lse = gl.where(m == _NEG_INF, _NEG_INF, lse)
         acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
-        lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
+        b, h, done_row = tile_place(done, n_heads)
+        done_row += cid * BLOCK_M
+        lse_row = (done >> 16).to(gl.int64) * n_queries + done_row
         gl.store(lse_ptr + lse_row + rows, lse, mask=rows < n_queries - done_row)
-        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, done_b, done_h, done_row, o_l, D,
+        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, b, h, done_row, o_l, D,
                Q_REG)  # fmt: skip
         if SKIPS:
             if more & (skip > 0):
@@ -299,7 +303,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         it += skip
         if EDGES > 0:
             scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
-                           RIGHT, LEFT)  # fmt: skip
+                           TAIL, RIGHT, LEFT)  # fmt: skip
         p, m, norm = _first(scores, scale_log2, EDGES, POLY)
         pb = gl.convert_layout(p.to(dtype), p_l)
         acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
@@ -336,6 +340,7 @@ def attention_fwd_kernel(
     CONSUMER_REGS: gl.constexpr,
     PRODUCER_REGS: gl.constexpr,
     EDGES: gl.constexpr,
+    TAIL: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
     SKIPS: gl.constexpr,
@@ -371,26 +376,25 @@ def attention_fwd_kernel(
     pid = gl.program_id(0)
     sched = sched_ptr + pid * sched_stride
     n_tiles = gl.load(count_ptr + pid)
-    # Tensors alone: a tuple that is a variable turns constants into tensors
     to_load = (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full,
                sched, n_tiles, n_heads, group, n_keys, left, right)  # fmt: skip
     args = (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
             n_tiles, n_heads, n_queries, n_keys, left, right, scale_log2)  # fmt: skip
     if GROUPS == 2:
         gl.warp_specialize([
-            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
-                            SKIPS, POLY)),
-            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
-                            SKIPS, POLY)),
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
+                        LEFT, SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
+                        LEFT, SKIPS, POLY)),
             (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
         ], [4, 1], [CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
     else:
         gl.warp_specialize([
-            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
-                            SKIPS, POLY)),
-            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
-                            SKIPS, POLY)),
-            (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, RIGHT, LEFT,
-                            SKIPS, POLY)),
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
+                        LEFT, SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
+                        LEFT, SKIPS, POLY)),
+            (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
+                        LEFT, SKIPS, POLY)),
             (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
         ], [4, 4, 1], [CONSUMER_REGS, CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip

@@ -1,0 +1,128 @@
+"""The Hopper attention kernels, compiled without such a GPU: what their hot loops hold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rooftile.compile.build import compile_and_read, plan_build
+from rooftile.compile.elf import sections
+from rooftile.compile.launch import record_launches
+from rooftile.compile.sass import read_sass
+from rooftile.compile.targets import target_of
+from rooftile.ops._launch import Planned, planned_for
+from rooftile.ops.flash import hopper_bwd, hopper_fwd
+
+SHARED = 232_448  # most shared memory of a block [B]: CUDA programming guide, 9.0
+REGISTERS = 65_536  # of an SM
+BYTES = 16  # of an instruction
+LOCAL_LOAD, LOCAL_STORE, EXIT, MATRIX = 0x983, 0x387, 0x94D, 0x1F0
+CAUSAL, WINDOW = {"right": 0}, {"left": 255, "right": 0}
+# columns, band, keys; the last is no multiple of a tile
+QUICK = [(128, CAUSAL, 1024)]
+REST = [
+    (128, {}, 1024), (128, WINDOW, 1024), (128, CAUSAL, 1000), (64, {}, 1024), (64, CAUSAL, 1024),
+    (64, WINDOW, 1000), (256, {}, 1024), (256, CAUSAL, 1024), (256, WINDOW, 1000),
+]  # fmt: skip
+
+
+def operands(columns, keys):
+    """Queries, keys, values and log-sum-exp of one call, with a group of two query heads."""
+    q = torch.empty(1, 4, 1024, columns, dtype=torch.bfloat16)
+    k = torch.empty(1, 2, keys, columns, dtype=torch.bfloat16)
+    return q, k, torch.empty_like(k), torch.empty(1, 4, 1024)
+
+
+def forward(columns, band, keys):
+    """Launches the forward."""
+    q, k, v, lse = operands(columns, keys)
+    return lambda: hopper_fwd.attention_fwd(q, k, v, q, lse, scale=0.1, **band)
+
+
+def backward(columns, band, keys, deterministic=False):
+    """Launches the backward."""
+    q, k, v, lse = operands(columns, keys)
+    return lambda: hopper_bwd.attention_bwd(
+        q, k, v, q, lse, q, q, k, v, scale=0.1, deterministic=deterministic, **band
+    )
+
+
+def compiled(function):
+    """Each kernel of Gluon that a function launches: its name, threads, shared memory and code."""
+    sm_90 = target_of("sm_90")
+    with planned_for(Planned("sm_90", 132)):
+        _, launches = record_launches(function, sm_90)
+    for launched in launches:
+        if launched.kernel.is_gluon():
+            build = plan_build(launched.kernel, sm_90, launched.call, {})
+            kernel, resources = compile_and_read(build)
+            parts = sections(kernel.asm["cubin"])
+            code = next(part for name, part in parts.items() if name.startswith(".text."))
+            yield build.kernel.__name__, resources, code
+
+
+def hot_loops(code):
+    """Operations of each innermost loop of matrix products, on the way that nothing masks.
+
+    The retries of a wait stand behind the last exit; a jump forward inside a loop skips a branch.
+    """
+    operations = [
+        int.from_bytes(code[at : at + 8], "little") & 0xFFF for at in range(0, len(code), BYTES)
+    ]
+    last = max(i for i, operation in enumerate(operations) if operation == EXIT)
+    jumps = [(a // BYTES, b // BYTES) for a, b in read_sass(code, 90).jumps if a // BYTES <= last]
+    matrix = {i for i, operation in enumerate(operations) if operation & 0x1FF == MATRIX}
+    loops = [(b, a) for a, b in jumps if b < a and any(b <= i <= a for i in matrix)]
+    for start, end in loops:
+        inner = any(start <= s and e <= end and (s, e) != (start, end) for s, e in loops)
+        if not inner:
+            skipped = {
+                i for a, b in jumps if start <= a < b <= end for i in range(a + 1, b)
+                if not matrix & set(range(a + 1, b))
+            }  # fmt: skip
+            yield [operations[i] for i in range(start, end + 1) if i not in skipped]
+
+
+def examine(function, loads=0):
+    """Every kernel fits an SM, multiplies by wgmma, and keeps its hot loops out of memory.
+
+    ``loads``: how many constants of a loop may come from local memory; nothing is ever stored.
+    """
+    found = list(compiled(function))
+    assert found
+    for name, resources, code in found:
+        assert resources.dynamic_shared_bytes <= SHARED
+        assert resources.registers * resources.threads <= REGISTERS
+        assert set(resources.tensor_core) == {"HGMMA"}
+        loops = list(hot_loops(code))
+        assert len(loops) >= 2
+        for operations in loops:
+            assert operations.count(LOCAL_STORE) == 0, name
+            assert operations.count(LOCAL_LOAD) <= loads, name
+
+
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_the_forward_keeps_to_registers(case):
+    """No hot loop of the forward touches local memory."""
+    examine(forward(*case))
+
+
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_the_backward_keeps_to_registers(case):
+    """The backward stores nothing there; Triton 3.9's ptxas reloads 4 constants, 3.6's none."""
+    examine(backward(*case), 4)
+
+
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_the_ordered_backward_keeps_to_registers(case):
+    """The backward that gives the same bits each time has registers to spare."""
+    examine(backward(*case, deterministic=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", REST, ids=str)
+def test_every_variant_keeps_to_registers(case):
+    """Any width and mask, forward and backward, in either order of the sums."""
+    examine(forward(*case))
+    examine(backward(*case), 4)
+    examine(backward(*case, deterministic=True))
