@@ -265,12 +265,17 @@ def test_plan_says_why_not_the_hopper_kernels(options, reason):
 
 
 def test_plan_on_hopper_and_elsewhere():
-    """Plain and causal calls run there, deterministic gradients and other GPUs do not."""
+    """Plain and causal calls run there, deterministic gradients too; other GPUs do not."""
     for options in ({}, {"is_causal": True}, {"window_size": (300, 5)}):
         found = plan(100, 200, **options)
         assert (found.forward, found.backward, found.tile) == ("hopper", "hopper", None)
     ordered = plan(100, 200, deterministic=True)
-    assert (ordered.forward, ordered.backward) == ("hopper", "portable")
+    assert (ordered.forward, ordered.backward) == ("hopper", "hopper")
+    q, k, v = (
+        torch.empty(1, 2, 100, d, dtype=torch.bfloat16, device="meta") for d in (192, 192, 128)
+    )
+    other_width = attention_plan(q, k, v, arch="sm_90", multiprocessors=132)
+    assert (other_width.forward, other_width.backward) == ("hopper", "hopper")
     q = torch.empty(1, 2, 100, 64, dtype=torch.bfloat16, device="meta")
     elsewhere = attention_plan(q, q, q, arch="gfx942", multiprocessors=304)
     assert elsewhere.reasons["hopper"] == "gfx942 is not sm_90"

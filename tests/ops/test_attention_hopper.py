@@ -49,13 +49,17 @@ def _reference(q, k, v, do, scale, left, right):
     return o.detach(), lse.detach(), (q.grad, k.grad, v.grad)
 
 
-def _inputs(case, dtype):
+def _inputs(case, dtype, value_columns=None):
     batch, heads, kv_heads, n_q, n_k, columns, left, right = case
-    q, k, v = (
-        torch.randn(batch, n, h, columns, device="cuda", dtype=dtype).transpose(1, 2)
-        for n, h in ((n_q, heads), (n_k, kv_heads), (n_k, kv_heads))
-    )
-    return q, k, v, torch.randn_like(q), columns**-0.5, left, right
+    wide = value_columns or columns
+    q, k, v, do = (
+        torch.randn(batch, n, h, d, device="cuda", dtype=dtype).transpose(1, 2)
+        for n, h, d in (
+            (n_q, heads, columns), (n_k, kv_heads, columns), (n_k, kv_heads, wide),
+            (n_q, heads, wide),
+        )
+    )  # fmt: skip
+    return q, k, v, do, columns**-0.5, left, right
 
 
 def _error(x, y):
@@ -63,24 +67,55 @@ def _error(x, y):
     return float((x.double() - y).norm() / y.norm().clamp_min(1e-2))
 
 
-@on_hopper
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_output_and_gradients(case, dtype):
-    """Output, log-sum-exp and gradients are float64's to the dtype's rounding, in BSHD strides."""
-    q, k, v, do, scale, left, right = _inputs(case, dtype)
-    o = torch.full_like(q, float("nan"))
+def _compare(inputs, bound, deterministic):
+    q, k, v, do, scale, left, right = inputs
+    o = torch.full_like(do, float("nan"))
     lse = torch.full(q.shape[:3], float("nan"), device="cuda")
     hopper_fwd.attention_fwd(q, k, v, o, lse, scale=scale, left=left, right=right)
     right_o, right_lse, gradients = _reference(q, k, v, do, scale, left, right)
-    bound = 5e-3 if dtype == torch.bfloat16 else 7e-4
     assert _error(o, right_o) < bound
     torch.testing.assert_close(lse.double(), right_lse, atol=1e-5, rtol=1e-5)
     found = [torch.full_like(t, float("nan")) for t in (q, k, v)]
     hopper_bwd.attention_bwd(
-        q, k, v, o, lse, do, *found, scale=scale, left=left, right=right
+        q, k, v, o, lse, do, *found,
+        scale=scale, left=left, right=right, deterministic=deterministic,
     )  # fmt: skip
     assert all(_error(x, y) < 2 * bound for x, y in zip(found, gradients, strict=True))
+
+
+@on_hopper
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_output_and_gradients(case, dtype, deterministic):
+    """Output, log-sum-exp and gradients are float64's to the dtype's rounding, in BSHD strides."""
+    bound = 5e-3 if dtype == torch.bfloat16 else 7e-4
+    _compare(_inputs(case, dtype), bound, deterministic)
+
+
+@on_hopper
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("columns", [(128, 64), (64, 128), (192, 128), (40, 56)], ids=str)
+def test_values_of_another_width(columns, deterministic):
+    """Values may be narrower or wider than keys: both fill the wider one's tile."""
+    case = (1, 4, 2, 333, 417, columns[0], None, 84)
+    _compare(_inputs(case, torch.bfloat16, columns[1]), 5e-3, deterministic)
+
+
+@on_hopper
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_fifty_forwards_are_bit_equal(columns):
+    """Output and log-sum-exp have the same bits each time."""
+    q, k, v, _, scale, left, right = _inputs(
+        (2, 8, 4, 900, 900, columns, None, 0), torch.bfloat16
+    )  # fmt: skip
+    first: list[torch.Tensor] = []
+    for _ in range(50):
+        o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
+        hopper_fwd.attention_fwd(q, k, v, o, lse, scale=scale, left=left, right=right)
+        first = first or [o, lse]
+        assert torch.equal(o, first[0])
+        assert torch.equal(lse, first[1])
 
 
 @on_hopper

@@ -7,10 +7,12 @@ import pytest
 from rooftile.errors import InputError
 from rooftile.plan.launch_hopper import (
     Band,
+    backward_apart,
     backward_schedule,
     flash_backward,
     flash_forward,
     forward_schedule,
+    sums_queries,
 )
 
 
@@ -35,13 +37,44 @@ def test_causal_blocks_get_equal_work():
 
 @pytest.mark.parametrize("band", [Band(), Band(None, 0), Band(200, 0)])
 def test_tiles_of_a_head_follow_the_order_of_its_keys(band):
-    """An ordered sum over a head waits only for tiles that were handed out before."""
+    """Where masks make tiles unequal too, those of one head keep the order of their keys."""
     plan = flash_backward(128)
     lists = backward_schedule(plan, 4, 2048, 2048, band, 1)
     for head in range(4):
         keys = [code & 0xFFFF for code in lists[0] if code >> 16 == head]
         assert keys == sorted(keys)
         assert len(keys) == 16
+
+
+def test_few_heads_at_a_time_add_to_sums():
+    """A causal backward begins a head's tiles while few other heads are under way: L2 holds 30 MB.
+
+    Q, dO and sums of 512 queries and 128 columns take 0.5 MB a head: 57 heads fit.
+    """
+    plan = flash_backward(128)
+    (order,) = backward_schedule(plan, 1024, 512, 512, Band(None, 0), 1)
+    begun = [code >> 16 for code in order if code & 0xFFFF == 0]
+    ended = [order.index(head << 16 | 6) for head in range(1024)]
+    for head in range(0, 1024, 100):
+        behind = [other for other in begun if order.index(other << 16) < ended[head]]
+        assert len(behind) <= head + 2 * 57
+
+
+def test_long_equal_tiles_of_128_columns_get_a_block_each():
+    """From 32 steps on; masked or short ones, and those of 64 columns, share persistent blocks."""
+    assert not flash_backward(128, 32).persistent
+    assert flash_backward(128, 31).persistent
+    assert flash_backward(128).persistent
+    assert flash_backward(64, 64).persistent
+
+
+@pytest.mark.parametrize("head_dim", [40, 64, 128, 256])
+def test_ordered_gradients_never_sum_queries_in_memory(head_dim):
+    """Nor do heads of more than 128 columns: dQ has a kernel of its own."""
+    assert not sums_queries(head_dim, deterministic=True)
+    assert sums_queries(head_dim, deterministic=False) == (head_dim <= 128)
+    keys, queries = backward_apart(head_dim)
+    assert keys.width == queries.width >= head_dim
 
 
 def test_a_wide_head_has_another_backward():

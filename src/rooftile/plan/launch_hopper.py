@@ -14,8 +14,9 @@ from functools import lru_cache
 
 from rooftile.errors import InputError
 
-# Of the 50 MB of an H100 or H200: 45 and 60 MB measured slower than 30 on causal attention
-_L2_BYTES = 30e6
+# Of 50 MB of L2: K and V of a group of heads (30 MB and more measured slower); Q, dO and sums of dQ
+_KV_BYTES = 15e6
+_Q_BYTES = 30e6
 WIDTHS = (64, 128, 256)
 
 
@@ -127,7 +128,7 @@ def forward_schedule(
         first, end = band.keys(row, plan.rows, n_keys)
         cost.append(max(1, -(-end // plan.block_n) - first // plan.block_n) + 1.0)
     tiles = [(c, row // 64) for c, row in zip(cost, starts, strict=True)]
-    fit = max(1, int(_L2_BYTES // (4 * n_keys * plan.width))) * group
+    fit = max(1, int(_KV_BYTES // (4 * n_keys * plan.width))) * group
     return _greedy(_in_order(tiles, heads, fit), heads * len(tiles), n_blocks)
 
 
@@ -229,15 +230,17 @@ class FlashBackwardWide:
 
 
 BACKWARD_WIDE = FlashBackwardWide(256, 64, 2, 3, 240, 24)
-
-
 _BACKWARD = {
-    64: FlashBackward(64, 64, 64, 2, 2, 2, 2, 1, 208, 72, 24, False, True, False),
+    64: FlashBackward(64, 64, 64, 2, 2, 2, 2, 1, 208, 72, 24, False, True, False, True, True),
     128: FlashBackward(128, 64, 64, 2, 2, 2, 1, 2, 208, 72, 24, True, False, True),
 }
+# With as many steps in every tile, the registers for the next one cost more than the time between
+_LONG_STEPS = 32
+_LONG = {128: FlashBackward(128, 64, 64, 2, 2, 1, 1, 2, 208, 72, 24, True, False, True, False)}
 # dK and dV alone
 _APART = {
-    64: FlashBackward(64, 64, 64, 2, 1, 1, 1, 1, 240, 0, 24, False, True, False, False),
+    # not with K and V in registers: ptxas 12.8 gives K's to dP inside the loop
+    64: FlashBackward(64, 64, 64, 2, 1, 1, 1, 1, 240, 0, 24, False, False, False, False),
     128: FlashBackward(128, 64, 64, 2, 1, 1, 1, 1, 240, 0, 24, True, False, True, False),
 }
 
@@ -248,20 +251,26 @@ def sums_queries(head_dim: int, deterministic: bool) -> bool:
 
 
 def backward_apart(head_dim: int) -> tuple[FlashBackward | FlashBackwardWide, FlashBackwardWide]:
-    """Launch parameters of a backward whose dQ has a kernel of its own: of dK and dV, and of dQ."""
+    """Launch parameters where dQ has a kernel of its own: of dK and dV, and of dQ."""
     width = width_of(head_dim)
     return _APART.get(width, BACKWARD_WIDE), replace(BACKWARD_WIDE, width=width)
 
 
-def flash_backward(head_dim: int) -> FlashBackward:
+def flash_backward(head_dim: int, steps: int = 0) -> FlashBackward:
     """Launch parameters of the backward for a head dimension.
 
+    Args:
+        head_dim: Of the wider operand.
+        steps: Blocks of queries that every tile of keys sees; 0 where a mask makes them unequal.
+
     Raises:
-        InputError: It is above 128.
+        InputError: ``head_dim`` is above 128.
     """
     width = width_of(head_dim)
     if width not in _BACKWARD:
         raise InputError(f"head_dim must be at most 128 for this backward, got {head_dim}")
+    if steps >= _LONG_STEPS and width in _LONG:
+        return _LONG[width]
     return _BACKWARD[width]
 
 
@@ -285,7 +294,6 @@ def backward_schedule(
         first, end = band.queries(key, plan.keys, n_queries)
         steps = max(0, -(-end // plan.block_m) - first // plan.block_m)
         tiles.append((steps + 2.0, key // 64))
-    # a head's Q and dO, of 2 bytes, and its sums of dQ, of 4
-    fit = max(1, int(_L2_BYTES // (8 * n_queries * plan.width)))
+    fit = max(1, int(_Q_BYTES // (8 * n_queries * plan.width)))  # 2, 2 and 4 bytes
     ordered = band.left is not None
     return _greedy(_in_order(tiles, heads, fit, ordered), heads * len(tiles), n_blocks)

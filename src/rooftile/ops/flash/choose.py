@@ -8,9 +8,8 @@ The rules of the forward, in order:
 - on Hopper, 16-bit operands that TMA can read, causal or with a window at most: ``hopper``;
 - else ``portable``.
 
-The backward is ``hopper`` for what its forward takes, unless it must be deterministic at a head dim
-up to 128 (ordered sums of dQ are slower than ``portable``, which has no atomics), or the
-log-sum-exp has a gradient; else ``portable``.
+The backward is ``hopper`` for what its forward takes, unless the log-sum-exp has a gradient; else
+``portable``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from rooftile.plan.launch_attention import AttentionLaunch, attention_launch
 _KEYS_A_QUERY = 4
 _HOPPER = "sm_90"
 _ROW_ELEMENTS = 8  # of 2 bytes: rows of TMA are multiples of 16 bytes
-_WIDE = 128  # above it the Hopper backward has no atomics
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +70,9 @@ def plan_of(call: Call, problem: Problem, num_splits: int, multiprocessors: int)
         refusal = ""
     hopper = hopper_refusal(call, problem)
     reasons = {"decode": refusal, "hopper": hopper}
-    backward = "" if problem.paged else backward_of(problem, hopper)
+    backward = "" if problem.paged else backward_of(hopper)
     if refusal and not hopper:
-        reasons = {"decode": refusal}
-        if backward == "portable":
-            reasons["hopper backward"] = f"deterministic, head dim at most {_WIDE}"
-        return AttentionPlan("hopper", backward, reasons, None)
+        return AttentionPlan("hopper", backward, {"decode": refusal}, None)
     if refusal:
         width = max(problem.head_dim, problem.v_dim)
         tile = attention_launch("attention_fwd", width, itemsize_of(problem), problem.arch)
@@ -88,10 +83,9 @@ def plan_of(call: Call, problem: Problem, num_splits: int, multiprocessors: int)
     return AttentionPlan("decode", backward, {"portable": why, "hopper": why}, tile, splits)
 
 
-def backward_of(problem: Problem, hopper: str) -> str:
+def backward_of(hopper: str) -> str:
     """The backward's kernel, where ``hopper`` is why the Hopper kernels do not run."""
-    ordered = problem.deterministic and max(problem.head_dim, problem.v_dim) <= _WIDE
-    return "portable" if hopper or ordered else "hopper"
+    return "portable" if hopper else "hopper"
 
 
 def hopper_refusal(call: Call, problem: Problem) -> str:
@@ -111,8 +105,8 @@ def hopper_refusal(call: Call, problem: Problem) -> str:
     found = [name for name, asked in lacking.items() if asked]
     if found:
         return f"no {found[0]}"
-    if problem.head_dim % _ROW_ELEMENTS or problem.v_dim != problem.head_dim:
-        return f"head dims {problem.head_dim} and {problem.v_dim} are not one multiple of 8"
+    if problem.head_dim % _ROW_ELEMENTS or problem.v_dim % _ROW_ELEMENTS:
+        return f"head dims {problem.head_dim} and {problem.v_dim} are not multiples of 8"
     left, _ = band_of(problem)
     if left is not None and left < 0:
         return "the window ends before a query's own row"
@@ -159,8 +153,7 @@ def run_forward(call: Call, o: Tensor, lse: Tensor, num_splits: int) -> None:
 
 def runs_hopper_backward(call: Call, dlse: Tensor | None) -> bool:
     """Whether the Hopper kernels compute a call's gradients."""
-    problem = call.problem()
-    return dlse is None and backward_of(problem, hopper_refusal(call, problem)) == "hopper"
+    return dlse is None and backward_of(hopper_refusal(call, call.problem())) == "hopper"
 
 
 def run_hopper_backward(

@@ -148,7 +148,8 @@ def attention_bwd(
     call = Backward(q, k, v, o, lse, do, dq, dk, dv, scale, Band(left, right))
     width = max(q.shape[-1], v.shape[-1])
     if sums_queries(width, deterministic):
-        launch_sums(call, flash_backward(width))
+        steps = q.shape[1] // k.shape[1] * q.shape[2] // _ROWS
+        launch_sums(call, flash_backward(width, steps if call.band == Band() else 0))
     else:
         launch_apart(call, *backward_apart(width))
 
@@ -190,6 +191,7 @@ def _launch_keys(
         plan, q.shape[0] * k.shape[1], q.shape[2], k.shape[2], call.band, q.device
     )
     tail = k.shape[2] % plan.keys != 0
+    grouped = q.shape[1] != k.shape[1]
     launch(
         attention_bwd_kernel, (len(count) if plan.persistent else tiles,), q.device,
         *(head_tiles(t, plan.block_m, plan.width) for t in (q, call.do)),
@@ -203,8 +205,8 @@ def _launch_keys(
         MAIN_REGS=plan.main_registers, DQ_REGS=plan.dq_registers,
         PRODUCER_REGS=plan.producer_registers, P16=plan.p_16bit, KV_REG=plan.kv_in_registers,
         BRANCH=plan.branch or tail or call.band != Band(), TAIL=tail, **call.mask,
-        SKIPS=call.band.right is not None and plan.skips, DQ=sums is not None,
-        PERSISTENT=plan.persistent, num_warps=4,
+        SKIPS=call.band.right is not None and (plan.skips or grouped), GROUPED=grouped,
+        DQ=sums is not None, PERSISTENT=plan.persistent, num_warps=4,
     )  # fmt: skip
 
 

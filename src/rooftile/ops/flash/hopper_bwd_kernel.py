@@ -170,7 +170,7 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
           NB: gl.constexpr, NS: gl.constexpr, K_SLOTS: gl.constexpr, V_SLOTS: gl.constexpr,
           P16: gl.constexpr, KV_REG: gl.constexpr, BRANCH: gl.constexpr, TAIL: gl.constexpr,
           RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr,
-          DQ: gl.constexpr):  # fmt: skip
+          GROUPED: gl.constexpr, DQ: gl.constexpr):  # fmt: skip
     """One warpgroup: dK and dV of 64 keys of every tile."""
     (q_s, do_s, k_s, v_s, ds_s, nlse_s, ndelta_s, q_full, do_full, ds_empty, k_full, dk_ready,
      dv_ready, sched, n_tiles, group, n_queries, n_keys, left, right,
@@ -232,14 +232,19 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
                     it += 1
                 row = first * BLOCK_M
         else:
-            for _ in range(group * n):
+            for i in range(group * n):
+                at = i
+                if RIGHT or LEFT:
+                    at = row
                 dk, dv = _step(g, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do_full,
-                               ds_empty, dk, dv, it, key, row, low, high, n_keys, left, right,
+                               ds_empty, dk, dv, it, key, at, low, high, n_keys, left, right,
                                scale_log2, BLOCK_M, BLOCK_N, D, NB, NS, P16, BRANCH, TAIL, RIGHT,
                                LEFT, DQ)  # fmt: skip
                 it += 1
-                row += BLOCK_M
-                row = gl.where(row == end, first * BLOCK_M, row)
+                if RIGHT or LEFT:
+                    row += BLOCK_M
+                    if GROUPED:
+                        row = gl.where(row == end, first * BLOCK_M, row)
         V.store(dv.to(dtype))
         fence_async_shared()
         mbarrier.arrive(dv_ready.index(t % 2), count=1)
@@ -292,6 +297,7 @@ def attention_bwd_kernel(
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
     SKIPS: gl.constexpr,
+    GROUPED: gl.constexpr,
     DQ: gl.constexpr,
     PERSISTENT: gl.constexpr,
 ):
@@ -346,17 +352,17 @@ def attention_bwd_kernel(
                n_queries, left, right)  # fmt: skip
         gl.warp_specialize([
             (_main, (0, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, False, DQ)),
+                     TAIL, RIGHT, LEFT, False, GROUPED, DQ)),
             (_main, (1, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, SKIPS, DQ)),
+                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ)),
             (_dq, (add, BLOCK_M, BLOCK_N, D, NS, K_SLOTS, PARTS, RIGHT, LEFT)),
-            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, RIGHT, LEFT)),
+            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT)),
         ], [4, 4, 1], [MAIN_REGS, DQ_REGS, PRODUCER_REGS])  # fmt: skip
     else:
         gl.warp_specialize([
             (_main, (0, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, False, DQ)),
+                     TAIL, RIGHT, LEFT, False, GROUPED, DQ)),
             (_main, (1, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, SKIPS, DQ)),
-            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, RIGHT, LEFT)),
+                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ)),
+            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT)),
         ], [4, 1], [MAIN_REGS, PRODUCER_REGS])  # fmt: skip

@@ -34,8 +34,8 @@ def _pair_out(desc, code, n_heads, ready, t, slots, SLOTS: gl.constexpr, ROWS: g
 
 @gluon.jit
 def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB: gl.constexpr,
-          K_SLOTS: gl.constexpr, V_SLOTS: gl.constexpr, RIGHT: gl.constexpr,
-          LEFT: gl.constexpr):  # fmt: skip
+          K_SLOTS: gl.constexpr, V_SLOTS: gl.constexpr, EARLY_V: gl.constexpr,
+         RIGHT: gl.constexpr, LEFT: gl.constexpr):  # fmt: skip
     """One warp: K and V of every tile, Q, dO and row vectors of every query block; dK and dV out.
 
     The gradients leave from here, one tile late: the main warpgroups have no register for where.
@@ -61,35 +61,43 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
         mbarrier.expect(k_full.index(ks), KV_BYTES)
         _pair_in(k_desc, b, hk, key, k_full.index(ks), k_s, 2 * ks, BLOCK_N)
         line = (b * n_kv_heads + hk) * group
-        for i in range(group * n):
-            s = it % NB
-            hq = i // n
-            row = (first + i - hq * n) * BLOCK_M
-            flat = (line + hq) * n_blocks * BLOCK_M + row
-            if it >= NB:
-                bar_sync(Q_BAR + s, 288)
-            mbarrier.expect(q_full.index(s), ROW_BYTES)
-            tma_load(q_desc, [b, hk * group + hq, row, 0], q_full.index(s), q_s.index(s))
-            tma_load(nlse_desc, [flat], q_full.index(s), nlse_s.index(s))
-            if it >= NB:
-                bar_sync(DO_BAR + s, 288)
-            if i > 0:
-                mbarrier.expect(do_full.index(s), ROW_BYTES)
-            else:
-                mbarrier.expect(do_full.index(s), ROW_BYTES + KV_BYTES)
-            tma_load(do_desc, [b, hk * group + hq, row, 0], do_full.index(s), do_s.index(s))
-            tma_load(ndelta_desc, [flat], do_full.index(s), ndelta_s.index(s))
-            if i == 0:
-                if V_SLOTS == 2:
-                    _pair_in(v_desc, b, hk, key, do_full.index(s), v_s, 2 * (t % 2), BLOCK_N)
-                if late:
-                    _pair_out(dv_desc, last, n_kv_heads, dv_ready, t - 1, v_s, V_SLOTS, BLOCK_N)
-                if V_SLOTS == 1:  # free once the last tile's dV has left
-                    tma.store_wait(0)
-                    _pair_in(v_desc, b, hk, key, do_full.index(s), v_s, 0, BLOCK_N)
-                if late:
-                    _pair_out(dk_desc, last, n_kv_heads, dk_ready, t - 1, k_s, K_SLOTS, BLOCK_N)
-            it += 1
+        if EARLY_V:  # nothing was there before
+            if n > 0:
+                mbarrier.expect(do_full.index(0), ROW_BYTES + KV_BYTES)
+                _pair_in(v_desc, b, hk, key, do_full.index(0), v_s, 0, BLOCK_N)
+        for hq in range(group):
+            for i in range(n):
+                s = it % NB
+                row = (first + i) * BLOCK_M
+                flat = (line + hq) * n_blocks * BLOCK_M + row
+                if it >= NB:
+                    bar_sync(Q_BAR + s, 288)
+                mbarrier.expect(q_full.index(s), ROW_BYTES)
+                tma_load(q_desc, [b, hk * group + hq, row, 0], q_full.index(s), q_s.index(s))
+                tma_load(nlse_desc, [flat], q_full.index(s), nlse_s.index(s))
+                if it >= NB:
+                    bar_sync(DO_BAR + s, 288)
+                if hq + i > 0:
+                    mbarrier.expect(do_full.index(s), ROW_BYTES)
+                elif not EARLY_V:
+                    mbarrier.expect(do_full.index(s), ROW_BYTES + KV_BYTES)
+                tma_load(do_desc, [b, hk * group + hq, row, 0], do_full.index(s), do_s.index(s))
+                tma_load(ndelta_desc, [flat], do_full.index(s), ndelta_s.index(s))
+                if not EARLY_V:
+                    if hq + i == 0:
+                        if V_SLOTS == 2:
+                            _pair_in(v_desc, b, hk, key, do_full.index(s), v_s, 2 * (t % 2),
+                                     BLOCK_N)  # fmt: skip
+                        if late:
+                            _pair_out(dv_desc, last, n_kv_heads, dv_ready, t - 1, v_s, V_SLOTS,
+                                      BLOCK_N)  # fmt: skip
+                        if V_SLOTS == 1:  # free once the last tile's dV has left
+                            tma.store_wait(0)
+                            _pair_in(v_desc, b, hk, key, do_full.index(s), v_s, 0, BLOCK_N)
+                        if late:
+                            _pair_out(dk_desc, last, n_kv_heads, dk_ready, t - 1, k_s, K_SLOTS,
+                                      BLOCK_N)  # fmt: skip
+                it += 1
         last = code
         code = gl.load(sched + t + 1)
     t = n_tiles - 1
