@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 import torch
+import triton
 
 from rooftile.compile.build import compile_and_read, plan_build
 from rooftile.compile.elf import sections
@@ -48,7 +53,7 @@ def backward(columns, band, keys, deterministic=False):
 
 
 def compiled(function):
-    """Each kernel of Gluon that a function launches: its name, threads, shared memory and code."""
+    """Each kernel of Gluon that a function launches: its name, resources, code and cubin."""
     sm_90 = target_of("sm_90")
     with planned_for(Planned("sm_90", 132)):
         _, launches = record_launches(function, sm_90)
@@ -58,7 +63,7 @@ def compiled(function):
             kernel, resources = compile_and_read(build)
             parts = sections(kernel.asm["cubin"])
             code = next(part for name, part in parts.items() if name.startswith(".text."))
-            yield build.kernel.__name__, resources, code
+            yield build.kernel.__name__, resources, code, kernel.asm["cubin"]
 
 
 def hot_loops(code):
@@ -90,7 +95,7 @@ def examine(function, loads=0):
     """
     found = list(compiled(function))
     assert found
-    for name, resources, code in found:
+    for name, resources, code, _ in found:
         assert resources.dynamic_shared_bytes <= SHARED
         assert resources.registers * resources.threads <= REGISTERS
         assert set(resources.tensor_core) == {"HGMMA"}
@@ -99,6 +104,51 @@ def examine(function, loads=0):
         for operations in loops:
             assert operations.count(LOCAL_STORE) == 0, name
             assert operations.count(LOCAL_LOAD) <= loads, name
+
+
+def overwritten(cubin, path):
+    """Operands that a loop's products take from registers, kept from before it and written in it.
+
+    The products of K and V, whose other operand is not transposed; each operand is 4 registers.
+    """
+    path.write_bytes(cubin)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+    text = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
+    labels, lines = {}, []
+    for line in text.splitlines():
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            labels[label[1]] = len(lines)
+        elif found := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(.*?);", line):
+            lines.append(found[1])
+    last = max(i for i, line in enumerate(lines) if line.startswith("EXIT"))
+    for end, line in enumerate(lines[:last]):
+        back = re.match(r"BRA.*`\((\.L_x_\d+)\)", line)
+        for at in range(labels[back[1]] if back else end, end):
+            product = re.match(r"HGMMA\S+ R\d+, R(\d+), gdesc\[\w+\], ", lines[at])
+            if product:
+                kept = {int(product[1]) + i for i in range(4)}
+                before = any(kept & written(x) for x in lines[labels[back[1]] : at])
+                yield not before and any(kept & written(x) for x in lines[at:end])
+
+
+def written(line):
+    """Registers that a load, a move or arithmetic writes."""
+    found = re.match(r"(?!ST|BAR|SYNCS|R2UR|HGMMA)(\S+)\s+(?:P\w+, )?R(\d+)", line)
+    if not found:
+        return set()
+    wide = re.search(r"LDSM\S*\.4|\.128|\.64|CS2R|WIDE", found[1])
+    count = 1 if not wide else 2 if wide[0] in (".64", "CS2R", "WIDE") else 4
+    return {int(found[2]) + i for i in range(count)}
+
+
+@pytest.mark.parametrize(("columns", "deterministic"), [(64, False), (256, True)])
+def test_operands_in_registers_outlive_their_loop(columns, deterministic, tmp_path):
+    """ptxas 12.8 once gave K's registers to dP inside the loop: gradients were wrong by 0.8."""
+    function = backward(columns, CAUSAL, 1024, deterministic)
+    *_, cubin = next(compiled(function))
+    found = list(overwritten(cubin, tmp_path / "kernel.cubin"))
+    assert found
+    assert not any(found)
 
 
 @pytest.mark.parametrize("case", QUICK, ids=str)

@@ -60,8 +60,8 @@ def test_few_heads_at_a_time_add_to_sums():
         assert len(behind) <= head + 2 * 57
 
 
-def test_long_equal_tiles_of_128_columns_get_a_block_each():
-    """From 32 steps on; masked or short ones, and those of 64 columns, share persistent blocks."""
+def test_long_tiles_of_128_columns_get_a_block_each():
+    """From 32 steps on; short ones, and those of 64 columns, share persistent blocks."""
     assert not flash_backward(128, 32).persistent
     assert flash_backward(128, 31).persistent
     assert flash_backward(128).persistent

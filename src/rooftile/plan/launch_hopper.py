@@ -234,7 +234,7 @@ _BACKWARD = {
     64: FlashBackward(64, 64, 64, 2, 2, 2, 2, 1, 208, 72, 24, False, True, False, True, True),
     128: FlashBackward(128, 64, 64, 2, 2, 2, 1, 2, 208, 72, 24, True, False, True),
 }
-# With as many steps in every tile, the registers for the next one cost more than the time between
+# With as many steps in a tile, the registers for the next one cost more than the time between
 _LONG_STEPS = 32
 _LONG = {128: FlashBackward(128, 64, 64, 2, 2, 1, 1, 2, 208, 72, 24, True, False, True, False)}
 # dK and dV alone
@@ -256,12 +256,12 @@ def backward_apart(head_dim: int) -> tuple[FlashBackward | FlashBackwardWide, Fl
     return _APART.get(width, BACKWARD_WIDE), replace(BACKWARD_WIDE, width=width)
 
 
-def flash_backward(head_dim: int, steps: int = 0) -> FlashBackward:
+def flash_backward(head_dim: int, steps: float = 0) -> FlashBackward:
     """Launch parameters of the backward for a head dimension.
 
     Args:
         head_dim: Of the wider operand.
-        steps: Blocks of queries that every tile of keys sees; 0 where a mask makes them unequal.
+        steps: Blocks of queries that a tile of keys sees, about.
 
     Raises:
         InputError: ``head_dim`` is above 128.

@@ -148,10 +148,18 @@ def attention_bwd(
     call = Backward(q, k, v, o, lse, do, dq, dk, dv, scale, Band(left, right))
     width = max(q.shape[-1], v.shape[-1])
     if sums_queries(width, deterministic):
-        steps = q.shape[1] // k.shape[1] * q.shape[2] // _ROWS
-        launch_sums(call, flash_backward(width, steps if call.band == Band() else 0))
+        launch_sums(call, flash_backward(width, _steps(call)))
     else:
         launch_apart(call, *backward_apart(width))
+
+
+def _steps(call: Backward) -> float:
+    """Blocks of queries that a tile of keys sees, about, over all heads of its group."""
+    q, k = call.q, call.k
+    seen = q.shape[2] / 2 if call.band.right is not None else q.shape[2]
+    if call.band.left is not None and call.band.right is not None:
+        seen = min(seen, call.band.left + call.band.right + 1)
+    return seen * q.shape[1] / (k.shape[1] * _ROWS)
 
 
 def launch_sums(call: Backward, plan: FlashBackward) -> None:

@@ -169,9 +169,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
 
     # The first block of the first tile
     it = 0
-    code = gl.load(sched)
+    b, h, tile_row = tile_place(gl.load(sched), n_heads)
     next_code = gl.load(sched + 1)
-    tile_row = (code & 0xFFFF) * 64
     row = tile_row + cid * BLOCK_M
     first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
                              LEFT, SKIPS)  # fmt: skip
@@ -205,7 +204,6 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         q = q_s.index((t & 1) * GROUPS + cid)
         # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
         # inner loop from the end of one round to the next.
-        row = (code & 0xFFFF) * 64 + cid * BLOCK_M
         first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
                               GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
         for i in range(1, end - first):
@@ -253,10 +251,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         vs = it % STAGES
         v_phase = (it // STAGES) & 1
         it += 1
-        done = code
-        code = next_code
+        done_b, done_h, done_row = b, h, row
+        b, h, tile_row = tile_place(next_code, n_heads)
         next_code = gl.load(sched + t + 2)
-        tile_row = (code & 0xFFFF) * 64
         row = tile_row + cid * BLOCK_M
         first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
                                  RIGHT, LEFT, SKIPS)  # fmt: skip
@@ -290,11 +287,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             inverse = gl.where(m == _NEG_INF, 0.0, inverse)
             lse = gl.where(m == _NEG_INF, _NEG_INF, lse)
         acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
-        b, h, done_row = tile_place(done, n_heads)
-        done_row += cid * BLOCK_M
-        lse_row = (done >> 16).to(gl.int64) * n_queries + done_row
+        lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
         gl.store(lse_ptr + lse_row + rows, lse, mask=rows < n_queries - done_row)
-        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, b, h, done_row, o_l, D,
+        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, done_b, done_h, done_row, o_l, D,
                Q_REG)  # fmt: skip
         if SKIPS:
             if more & (skip > 0):
