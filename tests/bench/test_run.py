@@ -80,6 +80,23 @@ def test_a_peer_that_refuses_a_shape_is_recorded(case, clock, surroundings, quic
     assert found["rooftile"].best_peer == "eager"
 
 
+def test_a_peer_that_fails_on_being_loaded_is_recorded(case, clock, surroundings, quick):
+    """A library may raise anything when it is imported; the others run."""
+
+    def broken():
+        raise TypeError("epilogue fn depends on a ContextVar")
+
+    found = rows_of(
+        run(
+            job(case(peers={"quack": Peer(broken)}), against=("quack", "eager")),
+            clock(), surroundings, quick,
+        )
+    )  # fmt: skip
+    assert found["quack"].error == "TypeError: epilogue fn depends on a ContextVar"
+    assert found["rooftile"].timed
+    assert found["eager"].timed
+
+
 def test_a_peer_may_write_into_its_inputs(case, clock, surroundings, quick):
     """Every provider has inputs of its own, so the next one's result is still right."""
 

@@ -47,6 +47,24 @@ def test_matches_torch(shape, options, dtype, device):
     )
 
 
+def test_tail_of_gelu_is_right_relative_to_itself(device):
+    """Where torch's erf cancels, x * Phi(x) keeps its digits: float16 down to its least numbers."""
+    x = torch.linspace(-6, 6, 4001, device=device).half()
+    truth = torch.special.log_ndtr(x.double()).exp() * x.double()
+    spacing = torch.maximum(truth.abs() * 2.0**-11, torch.tensor(2.0**-25, device=device))
+    assert ((fused(x).double() - truth).abs() <= 1.05 * spacing).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_values_that_are_no_numbers(dtype, device):
+    """NaN stays NaN, infinity is kept and minus infinity is 0, with the largest numbers between."""
+    largest = torch.finfo(dtype).max
+    x = torch.tensor([math.nan, math.inf, largest, -largest, -math.inf], device=device, dtype=dtype)
+    y = fused(x).float()
+    assert y.isnan().tolist() == [True, False, False, False, False]
+    assert y.tolist()[1:] == [math.inf, largest, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("has_residual", [False, True])
 def test_each_part_is_optional(has_bias, has_residual, device):
@@ -132,6 +150,14 @@ def test_ends_of_the_range(device):
     x, bias, residual = draw((5, 40), torch.float32, device)
     assert torch.equal(fused(x, bias, residual, 0.5, training=False), fused(x, bias, residual))
     assert torch.equal(fused(x, bias, residual, 1.0), residual)
+
+
+def test_a_probability_below_a_step_drops_nothing(device):
+    """p is rounded to a multiple of 2^-16; of 2^-18 that is 0, of 2^-16 + 2^-18 it is 2^-16."""
+    x = torch.ones(64, 4096, device=device)
+    assert fused(x, None, None, 2**-18, gelu=False).eq(1).all()
+    share = fused(x, None, None, 2**-16 + 2**-18, gelu=False).eq(0).sum().item()
+    assert 0 < share < 16  # 4 are expected
 
 
 def test_threshold():

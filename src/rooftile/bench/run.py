@@ -175,6 +175,9 @@ def _prepare(job: Job, peer: Peer, inputs: Inputs, grads: Results, known: gate.T
     except ImportError as error:
         entry.error = f"{NOT_INSTALLED}: {describe(error)}"
         return entry
+    except Exception as error:  # a library may fail on being imported, in whatever way
+        entry.error = describe(error)
+        return entry
     try:
         mine = gate.own_inputs(inputs)
         mine = peer.adapt(mine) if peer.adapt else mine

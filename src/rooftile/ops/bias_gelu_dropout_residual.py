@@ -21,7 +21,7 @@ from rooftile.ops._check import (
     check_parameter,
     check_probability,
 )
-from rooftile.ops._launch import compiler_options, launch, register, sm_count
+from rooftile.ops._launch import compiler_options, is_nvidia, launch, register, sm_count
 from rooftile.ops._replay import empty
 from rooftile.ops.flat.bias_gelu_kernels import (
     bias_gelu_dropout_residual_bwd_kernel,
@@ -75,8 +75,8 @@ def _fwd(
         bias_gelu_dropout_residual_fwd_kernel, (n_blocks * -(-n_rows // plan.rows),), x.device,
         x, bias if bias is None else bias.contiguous(), None if residual is None else r, seed, y,
         n_rows, n_cols, n_blocks, *x_rows, *r_rows, dropped, scale,
-        ACTIVATION=activation, FAST=itemsize == 2, ROWS=plan.rows, BLOCK_N=plan.block_n,
-        VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
+        ACTIVATION=activation, FAST=itemsize == 2, PTX=is_nvidia(x.device), ROWS=plan.rows,
+        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
     )  # fmt: skip
     return y
 
@@ -111,8 +111,8 @@ def _bwd(
         bias_gelu_dropout_residual_bwd_kernel, (n_blocks * n_splits,), x.device,
         dy, x, bias if bias is None else bias.contiguous(), seed, dx, part,
         n_rows, n_cols, n_blocks, n_splits, *dy_rows, *x_rows, dropped, scale,
-        ACTIVATION=activation, FAST=itemsize == 2, ROWS=plan.rows, BLOCK_N=plan.block_n,
-        VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
+        ACTIVATION=activation, FAST=itemsize == 2, PTX=is_nvidia(x.device), ROWS=plan.rows,
+        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
     )  # fmt: skip
     if part is not None:
         launch(
@@ -210,7 +210,8 @@ def bias_gelu_dropout_residual(
 
     Returns:
         A contiguous tensor, shape and dtype of x. Computed in float32; for 16-bit dtypes the
-        distribution function in GELU is a polynomial that is wrong by at most 1.5e-7.
+        distribution function in GELU is a polynomial that is wrong by at most 1.7e-6, and by 6.6e-6
+        of itself between -6 and 6.
 
     Raises:
         InputError: A shape, dtype, device or range is not as above.
@@ -231,7 +232,7 @@ def bias_gelu_dropout_residual(
     check_parameter("bias", bias, (x.shape[-1],), x)
     if residual is not None:
         check_like("residual", residual, "x", x)
-    drops = training and p > 0
+    drops = training and threshold(p)[0] > 0
     seed = _seed(x, seed) if drops else None
     activation = {"none": "gelu", "tanh": "gelu_tanh"}[approximate] if gelu else "none"
     args = (x, bias, residual, seed, p if drops else 0.0, activation)

@@ -41,6 +41,7 @@ def bias_gelu_dropout_residual_fwd_kernel(
     scale,
     ACTIVATION: tl.constexpr,
     FAST: tl.constexpr,
+    PTX: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
@@ -51,19 +52,22 @@ def bias_gelu_dropout_residual_fwd_kernel(
     in_row = col // VEC < n_cols // VEC
     mask = (row < n_rows) & in_row
     x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
-    y = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0)
+    if r_ptr is not None:  # loaded before any work, so that all loads are on their way
+        r_ptrs = r_ptr + row_offset(row, r_inner, stride_ro, stride_ri) + col * stride_rn
+        residual = tl.load(_aligned(r_ptrs, VEC), mask=mask, other=0.0)
+    y = x.to(tl.float32)
     if bias_ptr is not None:
         y += tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
     if ACTIVATION != "none":
-        y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST)
+        y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST, PTX)
     if seed_ptr is not None:
         first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
         group = row * ((n_cols + 7) // 8) + first
         stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
         y = tl.where(stays, y * scale, 0.0)
     if r_ptr is not None:
-        r_ptrs = r_ptr + row_offset(row, r_inner, stride_ro, stride_ri) + col * stride_rn
-        y += tl.load(_aligned(r_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
+        y += residual.to(tl.float32)
     y_ptrs = _aligned(y_ptr + row * n_cols + col, VEC)
     tl.store(y_ptrs, y.to(y_ptr.dtype.element_ty), mask=mask)
 
@@ -92,6 +96,7 @@ def bias_gelu_dropout_residual_bwd_kernel(
     scale,
     ACTIVATION: tl.constexpr,
     FAST: tl.constexpr,
+    PTX: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
@@ -105,21 +110,24 @@ def bias_gelu_dropout_residual_bwd_kernel(
     bias = tl.zeros((1, BLOCK_N), tl.float32)
     if bias_ptr is not None:
         bias = tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
+    if seed_ptr is not None:
+        seed = tl.load(seed_ptr)
     db = tl.zeros((ROWS, BLOCK_N), tl.float32)
     for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_splits), num_stages=1):
         row = (tile * n_splits + split) * ROWS + tl.arange(0, ROWS)[:, None]
         mask = (row < n_rows) & in_row
         dy_ptrs = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi) + col * stride_dyn
-        dx = tl.load(_aligned(dy_ptrs, VEC), mask=mask, other=0.0).to(tl.float32)
-        if seed_ptr is not None:
-            group = row * ((n_cols + 7) // 8) + first
-            stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
-            dx = tl.where(stays, dx * scale, 0.0)
+        dy = tl.load(_aligned(dy_ptrs, VEC), mask=mask, other=0.0)
         if ACTIVATION != "none":
             x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
-            x = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0).to(tl.float32) + bias
-            _, derivative = gelu_and_derivative(x, ACTIVATION == "gelu_tanh", FAST)
-            dx *= derivative
+            x = tl.load(_aligned(x_ptrs, VEC), mask=mask, other=0.0)
+        dx = dy.to(tl.float32)
+        if seed_ptr is not None:
+            group = row * ((n_cols + 7) // 8) + first
+            dx = tl.where(kept(seed, group, dropped, ROWS, BLOCK_N // 8), dx * scale, 0.0)
+        if ACTIVATION != "none":
+            z = x.to(tl.float32) + bias
+            dx *= gelu_and_derivative(z, ACTIVATION == "gelu_tanh", FAST, PTX)[1]
         dx_ptrs = _aligned(dx_ptr + row * n_cols + col, VEC)
         tl.store(dx_ptrs, dx.to(dx_ptr.dtype.element_ty), mask=mask)
         db += dx

@@ -22,7 +22,7 @@ def _activated(x, ACTIVATION: tl.constexpr, FAST: tl.constexpr):
     if ACTIVATION == "silu":
         y = x * tl.sigmoid(x)
     else:
-        y = gelu_of(x, ACTIVATION == "gelu_tanh", FAST)
+        y = gelu_of(x, ACTIVATION == "gelu_tanh", FAST, False)
     return y
 
 
@@ -33,7 +33,7 @@ def _activated_and_derivative(x, ACTIVATION: tl.constexpr, FAST: tl.constexpr):
         y = x * s
         dy = s + y * (1.0 - s)
     else:
-        y, dy = gelu_and_derivative(x, ACTIVATION == "gelu_tanh", FAST)
+        y, dy = gelu_and_derivative(x, ACTIVATION == "gelu_tanh", FAST, False)
     return y, dy
 
 
