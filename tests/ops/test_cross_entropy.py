@@ -10,7 +10,7 @@ from ops.close import DTYPES, assert_matches
 
 from rooftile.errors import InputError
 from rooftile.ops.cross_entropy import CrossEntropyLoss, cross_entropy, cross_entropy_ref
-from rooftile.ops.rows.cross_entropy import bwd_op, fwd_op
+from rooftile.ops.rows.cross_entropy import bwd_op, fwd_op, infer_op
 
 # 1: one class; 3, 10: shorter than a vector; 111: rows that start anywhere; 1000: several rows a
 # program; 5000: several chunks, the last not whole; 8193: a tail of one
@@ -174,6 +174,7 @@ def test_registration(device):
     loss, _, lse = fwd_op(x, target, "none", *extras)
     for reduction in REDUCTIONS:
         torch.library.opcheck(fwd_op.overload, (x, target, reduction, *extras))
+        torch.library.opcheck(infer_op.overload, (x, target, reduction, *extras))
     _, count, _ = fwd_op(x, target, "mean", *extras)
     torch.library.opcheck(bwd_op.overload, (loss, x, target, lse, count, *extras))
     torch.library.opcheck(

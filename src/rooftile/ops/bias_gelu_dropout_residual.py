@@ -26,11 +26,15 @@ from rooftile.ops._replay import empty
 from rooftile.ops.flat.bias_gelu_kernels import (
     bias_gelu_dropout_residual_bwd_kernel,
     bias_gelu_dropout_residual_fwd_kernel,
+    bias_grad_sum_kernel,
 )
 from rooftile.ops.flat.dropout import threshold
 from rooftile.ops.rows.address import Rows, rows_of, vectors
-from rooftile.ops.rows.norm_bwd_kernels import column_sum_kernel
+from rooftile.ops.rows.overlap import overlapping, overlaps
 from rooftile.plan.launch import row_launch
+
+_GRID_Y = 32768  # of 65,535 that a grid may have in its second dimension
+_SUM_COLS = 16  # columns of the last sum's programs: few, so that many run at once
 
 # ---- 1. reference ------------------------------------------------------------------
 
@@ -69,12 +73,14 @@ def _fwd(
         n_cols, itemsize, (x, x_rows), (r, r_rows), (y, Rows(1, n_cols, 0, 1))
     )
     plan = row_launch("column_blocks", n_cols, itemsize)
-    n_blocks = -(-n_cols // plan.block_n)
+    n_tiles = -(-n_rows // plan.rows)
+    most = min(n_tiles, _GRID_Y)
+    grid = (-(-n_cols // plan.block_n), most, -(-n_tiles // most))
     dropped, scale = threshold(p)
     launch(
-        bias_gelu_dropout_residual_fwd_kernel, (n_blocks * -(-n_rows // plan.rows),), x.device,
+        bias_gelu_dropout_residual_fwd_kernel, grid, x.device,
         x, bias if bias is None else bias.contiguous(), None if residual is None else r, seed, y,
-        n_rows, n_cols, n_blocks, *x_rows, *r_rows, dropped, scale,
+        n_rows, n_cols, *x_rows, *r_rows, dropped, scale,
         ACTIVATION=activation, FAST=itemsize == 2, PTX=is_nvidia(x.device), ROWS=plan.rows,
         BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
     )  # fmt: skip
@@ -99,7 +105,7 @@ def _bwd(
     vec, shift, edge = vectors(
         n_cols, itemsize, (x, x_rows), (dy, dy_rows), (dx, Rows(1, n_cols, 0, 1))
     )
-    plan = row_launch("column_blocks", n_cols, itemsize)
+    plan = row_launch("column_sums", n_cols, itemsize)
     n_blocks = -(-n_cols // plan.block_n)
     n_tiles = -(-n_rows // plan.rows)
     n_splits = n_tiles
@@ -112,12 +118,14 @@ def _bwd(
         dy, x, bias if bias is None else bias.contiguous(), seed, dx, part,
         n_rows, n_cols, n_blocks, n_splits, *dy_rows, *x_rows, dropped, scale,
         ACTIVATION=activation, FAST=itemsize == 2, PTX=is_nvidia(x.device), ROWS=plan.rows,
-        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec, **compiler_options(plan, x.device),
+        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec,
+        OVERLAPS=part is not None and overlaps(x.device), **compiler_options(plan, x.device),
     )  # fmt: skip
     if part is not None:
         launch(
-            column_sum_kernel, (-(-n_cols // 64),), x.device,
-            part, dbias, n_splits, n_cols, ROWS=32, BLOCK_N=64, num_warps=4,
+            bias_grad_sum_kernel, (-(-n_cols // _SUM_COLS),), x.device,
+            part, dbias, n_splits, n_cols, ROWS=128, BLOCK_N=_SUM_COLS, num_warps=4,
+            OVERLAPS=overlaps(x.device), **overlapping(x.device),
         )  # fmt: skip
     return dx, dbias
 

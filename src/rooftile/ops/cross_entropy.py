@@ -17,7 +17,7 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_probability, check_shape
 from rooftile.ops._launch import INTERPRETED
-from rooftile.ops.rows.cross_entropy import bwd_op, class_dim, fwd_op
+from rooftile.ops.rows.cross_entropy import bwd_op, class_dim, fwd_op, infer_op
 
 # ---- 1. reference ------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ def cross_entropy(
     extras = (ignore_index, label_smoothing, z_loss, softcap)
     if input.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(input, target, reduction, *extras)
-    return fwd_op(input, target, reduction, *extras)[0]
+    return infer_op(input, target, reduction, *extras)
 
 
 def check_cross_entropy(

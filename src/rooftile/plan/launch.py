@@ -14,7 +14,7 @@ the registers for two blocks an SM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rooftile.plan.launch_override import Overrides
@@ -191,7 +191,14 @@ def _column_blocks(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
     """No reduction along rows: tiles of at most 4 KiB, 2 accesses of 16 bytes a thread."""
     block = max(8, min(power_of_two(n_cols), 2048 // itemsize))
     rows = max(1, 4096 // (block * itemsize))
-    return RowLaunch("flat", rows, block, 4, programs_per_sm=16)
+    return RowLaunch("flat", rows, block, 4)
+
+
+@lru_cache(maxsize=1024)
+def _column_sums(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
+    """Tiles as above, and sums over rows in registers: a grid that stays on the SMs."""
+    plan = _column_blocks(n_cols, itemsize, clusters)
+    return replace(plan, programs_per_sm=6, max_registers=80 if itemsize == 2 else 0)
 
 
 @lru_cache(maxsize=1024)
@@ -229,6 +236,7 @@ FAMILIES = {
     "cross_entropy_bwd": _chunks,
     "flat": _flat,
     "column_blocks": _column_blocks,
+    "column_sums": _column_sums,
     "rotary": _rotary,
 }
 _overrides = Overrides(RowLaunch, FAMILIES)

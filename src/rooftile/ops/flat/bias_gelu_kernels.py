@@ -8,6 +8,7 @@ import triton.language as tl
 from rooftile.ops.flat.dropout import kept
 from rooftile.ops.flat.gelu import gelu_and_derivative, gelu_of
 from rooftile.ops.rows.address import row_offset
+from rooftile.ops.rows.overlap import release_next, wait_for_previous
 
 
 @triton.jit
@@ -28,7 +29,6 @@ def bias_gelu_dropout_residual_fwd_kernel(
     y_ptr,  # [n_rows, n_cols], contiguous
     n_rows,
     n_cols,
-    n_blocks,  # of columns
     x_inner,
     stride_xo,
     stride_xi,
@@ -46,9 +46,10 @@ def bias_gelu_dropout_residual_fwd_kernel(
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
 ):
-    pid = tl.program_id(0)
-    row = (pid // n_blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    block = tl.program_id(0)  # three dimensions, so that no thread divides
+    tile = tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)
+    row = tile.to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    col = block * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     in_row = col // VEC < n_cols // VEC
     mask = (row < n_rows) & in_row
     x_ptrs = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi) + col * stride_xn
@@ -62,7 +63,7 @@ def bias_gelu_dropout_residual_fwd_kernel(
     if ACTIVATION != "none":
         y = gelu_of(y, ACTIVATION == "gelu_tanh", FAST, PTX)
     if seed_ptr is not None:
-        first = pid % n_blocks * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
+        first = block * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
         group = row * ((n_cols + 7) // 8) + first
         stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
         y = tl.where(stays, y * scale, 0.0)
@@ -100,8 +101,10 @@ def bias_gelu_dropout_residual_bwd_kernel(
     ROWS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """A block of columns and every n_splits-th tile of rows; the bias' gradient in registers."""
+    release_next(OVERLAPS)
     pid = tl.program_id(0)
     split = (pid // n_blocks).to(tl.int64)
     col = pid % n_blocks * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
@@ -134,3 +137,25 @@ def bias_gelu_dropout_residual_bwd_kernel(
     if db_ptr is not None:
         at = db_ptr + split * n_cols + col
         tl.store(at, tl.sum(db, axis=0)[None, :], mask=in_row)
+
+
+@triton.jit
+def bias_grad_sum_kernel(
+    part_ptr,  # [n_splits, n_cols] float32
+    db_ptr,  # [n_cols]
+    n_splits,
+    n_cols,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):
+    """A block of columns each; programs may start while the backward still runs."""
+    col = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    total = tl.zeros((ROWS, BLOCK_N), tl.float32)
+    wait_for_previous(OVERLAPS)
+    for start in range(0, n_splits, ROWS):
+        row = start + tl.arange(0, ROWS)[:, None].to(tl.int64)
+        mask = (row < n_splits) & (col < n_cols)
+        total += tl.load(part_ptr + row * n_cols + col, mask=mask, other=0.0)
+    db = tl.sum(total, axis=0)[None, :]
+    tl.store(db_ptr + col, db.to(db_ptr.dtype.element_ty), mask=col < n_cols)

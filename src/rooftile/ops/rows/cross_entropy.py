@@ -15,6 +15,7 @@ from rooftile.ops.rows.cross_entropy_kernels import (
     cross_entropy_fwd_kernel,
     cross_entropy_sum_kernel,
 )
+from rooftile.ops.rows.overlap import overlapping, overlaps
 from rooftile.plan.launch import row_launch
 
 _SUM_BLOCK = 8192  # rows of most batches in one go: the sum is one program
@@ -34,8 +35,14 @@ class Extras(NamedTuple):
     softcap: float
 
 
-def forward_rows(x: Tensor, target: Tensor, extras: Extras, loss: Tensor, lse: Tensor) -> None:
-    """Write loss and log-sum-exp of each row of logits, both contiguous."""
+def forward_rows(
+    x: Tensor, target: Tensor, extras: Extras, loss: Tensor, lse: Tensor | None,
+    then_sums: bool = False,
+) -> None:  # fmt: skip
+    """Write loss and, where wanted, log-sum-exp of each row of logits, both contiguous.
+
+    ``then_sums`` says that ``sum_rows`` follows at once, which may start while this ends.
+    """
     if x.numel() == 0:
         return
     dim = class_dim(x)
@@ -49,17 +56,23 @@ def forward_rows(x: Tensor, target: Tensor, extras: Extras, loss: Tensor, lse: T
         x, target.contiguous(), loss, lse, n_rows, n_cols, *rows, *extras,
         SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, ROWS=plan.rows,
         BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge, STAGES=plan.num_stages,
-        **compiler_options(plan, x.device),
+        OVERLAPS=then_sums and overlaps(x.device), **compiler_options(plan, x.device),
     )  # fmt: skip
 
 
-def sum_rows(loss: Tensor, target: Tensor, ignore_index: int, mean: bool) -> tuple[Tensor, Tensor]:
-    """The sum or mean of the losses, and how many rows are not ignored."""
-    out, count = (empty((), torch.float32, loss.device) for _ in range(2))
+def sum_rows(
+    loss: Tensor, target: Tensor, ignore_index: int, mean: bool, *,
+    counts: bool = True, overlap: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """The sum or mean of the losses, and where wanted how many rows are not ignored."""
+    out = empty((), torch.float32, loss.device)
+    count = empty((), torch.float32, loss.device) if counts else None
+    overlap = overlap and overlaps(loss.device)
     launch(
         cross_entropy_sum_kernel, (1,), loss.device,
         loss, target.contiguous(), out, count, loss.numel(), ignore_index,
-        MEAN=mean, BLOCK_M=_SUM_BLOCK, num_warps=32,
+        MEAN=mean, BLOCK_M=_SUM_BLOCK, num_warps=32, OVERLAPS=overlap,
+        **(overlapping(loss.device) if overlap else {}),
     )  # fmt: skip
     return out, count
 
@@ -92,13 +105,29 @@ def backward_rows(
     )  # fmt: skip
 
 
+def _infer(x: Tensor, target: Tensor, reduction: str, *extras: Any) -> Tensor:
+    """The loss alone, for calls that no backward follows."""
+    loss = empty(target.shape, torch.float32, x.device)
+    if reduction == "none":
+        forward_rows(x, target, Extras(*extras), loss, None)
+        return loss
+    target = target.contiguous()  # before the rows: between the two kernels there is no other
+    forward_rows(x, target, Extras(*extras), loss, None, then_sums=True)
+    mean = reduction == "mean"
+    return sum_rows(loss, target, extras[0], mean, counts=False, overlap=x.numel() > 0)[0]
+
+
 def _fwd(x: Tensor, target: Tensor, reduction: str, *extras: Any) -> tuple[Tensor, Tensor, Tensor]:
     loss = empty(target.shape, torch.float32, x.device)
     lse = empty(target.shape, torch.float32, x.device)
-    forward_rows(x, target, Extras(*extras), loss, lse)
     if reduction == "none":
+        forward_rows(x, target, Extras(*extras), loss, lse)
         return loss, empty((0,), torch.float32, x.device), lse
-    total, count = sum_rows(loss, target, extras[0], reduction == "mean")
+    target = target.contiguous()
+    forward_rows(x, target, Extras(*extras), loss, lse, then_sums=True)
+    mean = reduction == "mean"
+    total, count = sum_rows(loss, target, extras[0], mean, overlap=x.numel() > 0)
+    assert count is not None
     return total, count, lse
 
 
@@ -111,6 +140,12 @@ def _bwd(
 
 
 _EXTRAS = "int ignore_index, float smoothing, float z_loss, float softcap"
+infer_op = register(
+    "cross_entropy",
+    f"(Tensor x, Tensor target, str reduction, {_EXTRAS}) -> Tensor",
+    _infer,
+    replays=True,
+)
 fwd_op = register(
     "cross_entropy_fwd",
     f"(Tensor x, Tensor target, str reduction, {_EXTRAS}) -> (Tensor, Tensor, Tensor)",
@@ -123,6 +158,11 @@ bwd_op = register(
     _bwd,
     replays=True,
 )
+
+
+@torch.library.register_fake("rooftile::cross_entropy")
+def _(x: Tensor, target: Tensor, reduction: str, *_: Any) -> Tensor:
+    return x.new_empty(target.shape if reduction == "none" else (), dtype=torch.float32)
 
 
 @torch.library.register_fake("rooftile::cross_entropy_fwd")

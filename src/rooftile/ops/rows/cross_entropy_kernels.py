@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from rooftile.ops.rows.address import edge_columns, row_head, row_offset, vector_ptrs
+from rooftile.ops.rows.overlap import release_next, wait_for_previous
 from rooftile.ops.rows.softmax_kernels import accumulate
 
 _NEG_INF = tl.constexpr(-float("inf"))
@@ -33,7 +34,7 @@ def cross_entropy_fwd_kernel(
     x_ptr,  # [n_rows, n_cols] logits
     target_ptr,  # [n_rows] int32 or int64
     loss_ptr,  # [n_rows] float32
-    lse_ptr,  # [n_rows] float32
+    lse_ptr,  # [n_rows] float32 or None
     n_rows,
     n_cols,
     x_inner,
@@ -52,7 +53,9 @@ def cross_entropy_fwd_kernel(
     SHIFT: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    release_next(OVERLAPS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
     offs = tl.arange(0, BLOCK_N)[None, :]
@@ -98,7 +101,8 @@ def cross_entropy_fwd_kernel(
     # a target outside the classes is read nowhere, and its loss is no number
     loss = tl.where(ignored, 0.0, tl.where(valid, loss, float("nan")))
     tl.store(loss_ptr + row, loss, mask=live)
-    tl.store(lse_ptr + row, lse, mask=live)
+    if lse_ptr is not None:
+        tl.store(lse_ptr + row, lse, mask=live)
 
 
 @triton.jit
@@ -106,13 +110,15 @@ def cross_entropy_sum_kernel(
     loss_ptr,  # [n_rows] float32
     target_ptr,  # [n_rows]
     out_ptr,  # [] float32
-    count_ptr,  # [] float32, rows that are not ignored
+    count_ptr,  # [] float32 or None, rows that are not ignored
     n_rows,
     ignore_index,
     MEAN: tl.constexpr,
     BLOCK_M: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """The sum or the mean of the losses, in a fixed order."""
+    wait_for_previous(OVERLAPS)
     total = tl.zeros((BLOCK_M,), tl.float32)
     count = tl.zeros((BLOCK_M,), tl.float32)
     for start in tl.range(0, n_rows, BLOCK_M, num_stages=1):
@@ -126,7 +132,8 @@ def cross_entropy_sum_kernel(
     if MEAN:
         out = out / n
     tl.store(out_ptr, out)
-    tl.store(count_ptr, n)
+    if count_ptr is not None:
+        tl.store(count_ptr, n)
 
 
 @triton.jit
