@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rooftile.ops import _replay
+from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import Launch, Op, empty, recorder
 from rooftile.plan.launch import override
+
+
+def ones(n_rows=4):
+    """Rows of 6 ones that start at a multiple of 128 bytes, as a GPU's allocations do."""
+    base = torch.ones(6 * n_rows + 32)
+    start = -base.data_ptr() % 128 // 4
+    return base[start : start + 6 * n_rows].view(n_rows, 6)
 
 
 class Compiled:
@@ -31,6 +40,7 @@ def world(monkeypatch):
     monkeypatch.setattr(_replay, "device_of", lambda t: 0)
     monkeypatch.setattr(_replay, "current_device", lambda: 0)
     monkeypatch.setattr(_replay, "current_stream", lambda device: 7)
+    monkeypatch.setattr(_replay, "new_tensor", partial(_replay._empty_strided, device="cpu"))
     seen = SimpleNamespace(body=0, torch=0, kernel=Compiled())
 
     def body(x, scale):
@@ -50,8 +60,8 @@ def world(monkeypatch):
 
 def test_second_call_launches_on_its_own_tensors(world):
     """The kernel recorded by the first call gets the addresses of the second call's tensors."""
-    world.op(torch.ones(4, 6), 2.0)
-    x = torch.ones(4, 6)
+    world.op(ones(), 2.0)
+    x = ones()
     y = world.op(x, 2.0)
     assert (world.body, world.torch) == (1, 0)
     assert world.kernel.launched == [((3, 1, 1), 7, (x.data_ptr(), y.data_ptr(), 2.0))]
@@ -112,3 +122,74 @@ def test_a_kernel_that_reads_a_copy_is_not_made_again(world):
     for _ in range(2):
         op(torch.ones(4, 6))
     assert (world.body, world.kernel.launched) == (2, [])
+
+
+@pytest.fixture
+def public(world):
+    """A public op above the one of ``world``: it checks its argument, and counts that."""
+    world.checked = 0
+
+    @repeats(unless=lambda: world.looks)
+    def scaled(x, scale=2.0, *, twice=False):
+        world.checked += 1
+        y = world.op(x, scale)
+        return world.op(y, scale) if twice else y
+
+    world.looks = False
+    world.public = scaled
+    return world
+
+
+def test_a_public_op_checks_a_call_once(public):
+    """A like call goes straight to the recorded kernel, on its own tensors, in any grad mode."""
+    public.public(ones(), 3.0)
+    x = ones()
+    y = public.public(x, 3.0)
+    with torch.no_grad():
+        public.public(ones().requires_grad_(), 3.0)
+    assert (public.checked, public.body) == (1, 1)
+    assert public.kernel.launched[0] == ((3, 1, 1), 7, (x.data_ptr(), y.data_ptr(), 3.0))
+    assert len(public.kernel.launched) == 2
+
+
+def test_other_arguments_are_checked(public):
+    """Another number, keyword, shape or dtype is another call."""
+    x = ones()
+    public.public(x, 3.0)
+    for args, options in (((x, 4.0), {}), ((x,), {"scale": 3.0}), ((x[:2], 3.0), {}), ((x,), {})):
+        public.public(*args, **options)
+    public.public(x.half(), 3.0)
+    assert public.checked == 6
+
+
+def test_calls_of_a_public_op_that_are_never_repeated(public):
+    """With a gradient to record, with values to look at, and where two ops were called."""
+    x = ones()
+    leaf = ones().requires_grad_()
+    for _ in range(2):
+        public.public(leaf)
+        public.public(x, twice=True)
+    public.public(x)
+    public.looks = True
+    public.public(x)
+    assert public.checked == 6
+
+
+def test_a_public_op_that_adds_work_of_its_own_is_not_repeated(world):
+    """Only a call whose result is the op's own, from the call's own tensors, is made again."""
+    calls = []
+
+    @repeats()
+    def after(x):
+        calls.append("after")
+        return world.op(x, 2.0) + 1
+
+    @repeats()
+    def before(x):
+        calls.append("before")
+        return world.op(x * 2, 2.0)
+
+    for _ in range(2):
+        after(ones())
+        before(ones())
+    assert calls == ["after", "before"] * 2

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -24,13 +26,29 @@ from torch.nn import Parameter
 
 from rooftile.plan.launch import overridden
 
-_MOST_CALLS = 4096  # sets of arguments remembered of one op
-_ALIGNMENT = 127  # plans look at addresses modulo 32, Triton modulo 16
+MOST_CALLS = 4096  # sets of arguments remembered of one op
+ALIGNMENT = 127  # plans look at addresses modulo 32, Triton modulo 16
 
+
+def _allocator() -> Callable[..., Tensor]:
+    """What makes a tensor from shape, strides and dtype on the current GPU, without values.
+
+    torch's compiler has one of its own, which takes a third of the time of ``torch.empty``.
+    """
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    quick = getattr(guards, "_empty_strided_cuda", None)
+    return quick or partial(_empty_strided, device="cuda")
+
+
+def _empty_strided(shape: Any, stride: Any, dtype: torch.dtype, device: str) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device)
+
+
+new_tensor = _allocator() if torch.version.cuda else partial(_empty_strided, device="cuda")
 device_of = Tensor.get_device  # -1 on a CPU
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0)
-_PLAIN = frozenset((Tensor, Parameter))
+PLAIN = frozenset((Tensor, Parameter))
 
 
 class Launch(NamedTuple):
@@ -42,10 +60,14 @@ class Launch(NamedTuple):
 
 
 class Recorder(threading.local):
-    """What the op that runs in this thread has launched and made; None where nobody asks."""
+    """What the op that runs in this thread has launched and made; None where nobody asks.
+
+    ``replays`` are the calls that can be made again, with their tensors and results.
+    """
 
     launches: list[Launch] | None = None
     made: list[Tensor]
+    replays: list[tuple[Replay, list[Tensor], Any]] | None = None
 
 
 recorder = Recorder()
@@ -60,34 +82,31 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
 
 
 class _Step(NamedTuple):
-    """A launch to make again: values, and which of them are addresses of which tensors."""
+    """A launch to make again; ``pick`` takes its parameters out of all addresses and numbers."""
 
     run: Callable[..., None]
     function: Any
     metadata: Any
     grid: tuple[int, int, int]
-    values: list[Any]
-    pointers: tuple[tuple[int, int], ...]
+    pick: Callable[[list[Any]], tuple[Any, ...]]
 
 
 class Replay(NamedTuple):
     """A recorded call: tensors to make, launches, and which of the tensors are its results."""
 
     device: int
-    made: tuple[tuple[torch.Size, torch.dtype, torch.device], ...]
+    made: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     steps: tuple[_Step, ...]
+    numbers: list[Any]
     results: int | tuple[int, ...] | None
 
     def __call__(self, addresses: list[int]) -> Any:
         """Launch on tensors at other addresses."""
-        made = [torch.empty(s, dtype=dtype, device=device) for s, dtype, device in self.made]
-        addresses += [t.data_ptr() for t in made]
+        made = [new_tensor(*layout) for layout in self.made]
+        values = [*addresses, *[t.data_ptr() for t in made], *self.numbers]
         stream = current_stream(self.device)
-        for run, function, metadata, grid, values, pointers in self.steps:
-            values = values.copy()
-            for place, source in pointers:
-                values[place] = addresses[source]
-            run(*grid, stream, function, metadata, None, None, None, *values)
+        for run, function, metadata, grid, pick in self.steps:
+            run(*grid, stream, function, metadata, None, None, None, *pick(values))
         if self.results is None:
             return None
         if isinstance(self.results, int):
@@ -110,7 +129,7 @@ class Op:
 
     def __call__(self, *args: Any) -> Any:
         """Call the op on positional arguments."""
-        if torch.compiler.is_compiling() or type(args[0]) not in _PLAIN or not _unobserved():
+        if torch.compiler.is_compiling() or type(args[0]) not in PLAIN or not unobserved():
             return self.overload(*args)
         device = device_of(args[0])
         if device < 0 or device != current_device():
@@ -118,19 +137,23 @@ class Op:
         key: list[Any] = [device]
         addresses: list[int] = []
         for value in args:
-            if type(value) in _PLAIN:
+            if type(value) in PLAIN:
                 address = value.data_ptr()
                 if device_of(value) != device or not address or value.is_neg():
                     return self.overload(*args)
                 addresses.append(address)
-                key += value.shape, value.stride(), value.dtype, address & _ALIGNMENT
+                key += value.shape, value.stride(), value.dtype, address & ALIGNMENT
             elif isinstance(value, Tensor):
                 return self.overload(*args)
             else:
                 key.append(value)
         replay = self.calls.get(tuple(key))
         if replay is not None:
-            return replay(addresses)
+            result = replay(addresses)
+            if recorder.replays is not None:
+                tensors = [value for value in args if isinstance(value, Tensor)]
+                recorder.replays.append((replay, tensors, result))
+            return result
         tensors = [value for value in args if isinstance(value, Tensor)]
         if not all(t.numel() and t.layout == torch.strided for t in tensors):
             return self.overload(*args)
@@ -148,9 +171,11 @@ class Op:
         finally:
             recorder.launches = outer
         if replay is not None:
-            if len(self.calls) >= _MOST_CALLS:
+            if len(self.calls) >= MOST_CALLS:
                 self.calls.clear()
             self.calls[key] = replay
+            if recorder.replays is not None:
+                recorder.replays.append((replay, tensors, result))
         return result
 
 
@@ -163,31 +188,39 @@ def replay_of(
     if len(where) != sum(t.numel() > 0 for t in tensors) or 0 in where:
         return None  # two of them begin at one address
     steps = []
+    numbers: list[Any] = []
     for compiled, grid, values in launches:
-        pointers = []
-        for place, value in enumerate(values):
+        places = []
+        for value in values:
             if isinstance(value, Tensor):
                 source = where.get(value.data_ptr())
                 if source is None:
                     return None
-                pointers.append((place, source))
-        plain = [0 if isinstance(value, Tensor) else value for value in values]
+                places.append(source)
+            else:
+                places.append(len(tensors) + len(numbers))
+                numbers.append(value)
         x, y, z = (*grid, 1, 1)[:3]
         head = compiled.run, compiled.function, compiled.packed_metadata
-        steps.append(_Step(*head, (x, y, z), plain, tuple(pointers)))
+        steps.append(_Step(*head, (x, y, z), _picker(places)))
     results: int | tuple[int, ...] | None = None
     if result is not None:
-        places = {id(t): i for i, t in enumerate(made)}
+        own = {id(t): i for i, t in enumerate(made)}
         several = result if isinstance(result, tuple) else (result,)
-        if any(id(t) not in places for t in several):
+        if any(id(t) not in own for t in several):
             return None
-        found = tuple(places[id(t)] for t in several)
+        found = tuple(own[id(t)] for t in several)
         results = found if isinstance(result, tuple) else found[0]
-    shapes = tuple((t.shape, t.dtype, t.device) for t in made)
-    return Replay(device, shapes, tuple(steps), results)
+    layouts = tuple((tuple(t.shape), t.stride(), t.dtype) for t in made)
+    return Replay(device, layouts, tuple(steps), numbers, results)
 
 
-def _unobserved() -> bool:
+def _picker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Takes the elements at some places; a kernel has two parameters at least."""
+    return itemgetter(*places)
+
+
+def unobserved() -> bool:
     """Whether nobody but the GPU has to see an op: no mode, transform, tangent or profiler.
 
     Nor an op around it, which records what is launched: made again, this one would launch unseen.

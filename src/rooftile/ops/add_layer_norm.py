@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_parameter, check_trailing
+from rooftile.ops._repeat import repeats
 from rooftile.ops.add_rms_norm import check_residual
 from rooftile.ops.layer_norm import layer_norm_ref
 from rooftile.ops.rows.norm import Norm
@@ -30,6 +31,7 @@ def add_layer_norm_ref(
     return layer_norm_ref(h, weight, bias, eps).to(x.dtype), h
 
 
+@repeats()
 def add_layer_norm(
     input: Tensor,
     residual: Tensor,

@@ -18,6 +18,7 @@ from rooftile.ops._check import (
     check_shape,
     check_trailing,
 )
+from rooftile.ops._repeat import repeats
 from rooftile.ops.rms_norm import EPS, rms_norm_ref
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm
@@ -31,6 +32,7 @@ def add_rms_norm_ref(
     return rms_norm_ref(h, weight, eps).to(x.dtype), h
 
 
+@repeats()
 def add_rms_norm(
     input: Tensor,
     residual: Tensor,

@@ -22,6 +22,7 @@ from rooftile.ops._check import (
     check_probability,
 )
 from rooftile.ops._launch import compiler_options, is_nvidia, launch, register, sm_count
+from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import empty
 from rooftile.ops.flat.bias_gelu_kernels import (
     bias_gelu_dropout_residual_bwd_kernel,
@@ -118,7 +119,7 @@ def _bwd(
         dy, x, bias if bias is None else bias.contiguous(), seed, dx, part,
         n_rows, n_cols, n_blocks, n_splits, *dy_rows, *x_rows, dropped, scale,
         ACTIVATION=activation, FAST=itemsize == 2, PTX=is_nvidia(x.device), ROWS=plan.rows,
-        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec,
+        BLOCK_N=plan.block_n, VEC=1 if shift or edge else vec, STAGES=plan.num_stages,
         OVERLAPS=part is not None and overlaps(x.device), **compiler_options(plan, x.device),
     )  # fmt: skip
     if part is not None:
@@ -189,6 +190,7 @@ class _BiasGeluDropoutResidual(torch.autograd.Function):
 # ---- 5. public op ------------------------------------------------------------------
 
 
+@repeats()
 def bias_gelu_dropout_residual(
     x: Tensor,
     bias: Tensor | None = None,

@@ -17,7 +17,16 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_probability, check_shape
 from rooftile.ops._launch import INTERPRETED
+from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.cross_entropy import bwd_op, class_dim, fwd_op, infer_op
+
+_asked = INTERPRETED or os.environ.get("ROOFTILE_CHECK_TARGETS") == "1"
+
+
+def checks_targets() -> bool:
+    """Whether targets are looked at, for which the host waits."""
+    return _asked
+
 
 # ---- 1. reference ------------------------------------------------------------------
 
@@ -68,6 +77,7 @@ class _CrossEntropy(torch.autograd.Function):
 # ---- 3. public op ------------------------------------------------------------------
 
 
+@repeats(unless=checks_targets)
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -85,8 +95,9 @@ def cross_entropy(
     ``lse = log(sum(exp(x)))``.
 
     A target that is neither a class nor ``ignore_index`` is an error. To find it takes a wait for
-    the GPU, so it is looked for only with ``ROOFTILE_CHECK_TARGETS=1`` in the environment (and on
-    the interpreter); otherwise its loss and gradient are NaN, and no memory outside is touched.
+    the GPU, so it is looked for only where ``ROOFTILE_CHECK_TARGETS=1`` was in the environment when
+    this module was imported (and on the interpreter); otherwise its loss and gradient are NaN, and
+    no memory outside is touched.
 
     Args:
         input: Logits, shape ``[C]``, ``[N, C]`` or ``[N, C, d1, ...]``, float32, float16 or
@@ -143,8 +154,7 @@ def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: in
     if target.dtype not in (torch.int64, torch.int32):
         raise InputError(f"target must be int64 or int32, got {target.dtype}")
     check_device("target", target, "input", input)
-    asked = INTERPRETED or os.environ.get("ROOFTILE_CHECK_TARGETS") == "1"
-    if not asked or torch.compiler.is_compiling() or target.is_meta:
+    if not checks_targets() or torch.compiler.is_compiling() or target.is_meta:
         return
     bad = (target != ignore_index) & ((target < 0) | (target >= n_classes))
     if bool(bad.any()):

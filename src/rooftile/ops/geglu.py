@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_approximate
+from rooftile.ops._repeat import repeats
 from rooftile.ops.flat.glu import differentiable_glu
 
 
@@ -20,6 +21,7 @@ def geglu_ref(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     return (activated * up.to(acc)).to(gate.dtype)
 
 
+@repeats()
 def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
     """Multiply ``up`` by the GELU of ``gate``: ``gate * Phi(gate) * up``.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_float, check_parameter, check_trailing
+from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm
 
@@ -27,6 +28,7 @@ def layer_norm_ref(
     return (y if bias is None else y + bias.to(y.dtype)).to(x.dtype)
 
 
+@repeats()
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_given
+from rooftile.ops._repeat import repeats
 from rooftile.ops.softmax import checked_softmax
 
 
@@ -20,6 +21,7 @@ def log_softmax_ref(x: Tensor, dim: int = -1) -> Tensor:
     return (acc - torch.exp(acc).sum(dim, keepdim=True).log()).to(x.dtype)
 
 
+@repeats()
 def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Turn each row along ``dim`` into log-probabilities: ``x - log(sum(exp(x)))``.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_float, check_parameter, check_trailing
+from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm
 
@@ -25,6 +26,7 @@ def rms_norm_ref(x: Tensor, weight: Tensor | None = None, eps: float = EPS) -> T
     return (y if weight is None else y * weight.to(acc.dtype)).to(x.dtype)
 
 
+@repeats()
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

@@ -16,6 +16,7 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float
 from rooftile.ops._launch import compiler_options, launch, register
+from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import empty
 from rooftile.plan.launch import power_of_two, row_launch
 
@@ -223,6 +224,7 @@ class _Rotary(torch.autograd.Function):
 # ---- 6. public op ------------------------------------------------------------------
 
 
+@repeats()
 def rotary_embedding(
     x: Tensor,
     cos: Tensor,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rooftile.ops._check import check_dim, check_float, check_given
+from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.softmax import differentiable_softmax
 
 
@@ -20,6 +21,7 @@ def softmax_ref(x: Tensor, dim: int = -1) -> Tensor:
     return (e / e.sum(dim, keepdim=True)).to(x.dtype)
 
 
+@repeats()
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Turn each row along ``dim`` into probabilities: ``exp(x) / sum(exp(x))``.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rooftile.ops._repeat import repeats
 from rooftile.ops.flat.glu import differentiable_glu
 
 
@@ -18,6 +19,7 @@ def swiglu_ref(gate: Tensor, up: Tensor) -> Tensor:
     return (torch.nn.functional.silu(gate.to(acc)) * up.to(acc)).to(gate.dtype)
 
 
+@repeats()
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """Multiply ``up`` by the SiLU of ``gate``: ``gate * sigmoid(gate) * up``.
 

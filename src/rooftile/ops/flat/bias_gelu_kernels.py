@@ -57,6 +57,9 @@ def bias_gelu_dropout_residual_fwd_kernel(
     if r_ptr is not None:  # loaded before any work, so that all loads are on their way
         r_ptrs = r_ptr + row_offset(row, r_inner, stride_ro, stride_ri) + col * stride_rn
         residual = tl.load(_aligned(r_ptrs, VEC), mask=mask, other=0.0)
+    base = tl.zeros((ROWS, BLOCK_N), tl.float32)
+    if r_ptr is not None:
+        base = residual.to(tl.float32)
     y = x.to(tl.float32)
     if bias_ptr is not None:
         y += tl.load(bias_ptr + col, mask=in_row, other=0.0).to(tl.float32)
@@ -66,9 +69,9 @@ def bias_gelu_dropout_residual_fwd_kernel(
         first = block * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)[None, :]
         group = row * ((n_cols + 7) // 8) + first
         stays = kept(tl.load(seed_ptr), group, dropped, ROWS, BLOCK_N // 8)
-        y = tl.where(stays, y * scale, 0.0)
-    if r_ptr is not None:
-        y += residual.to(tl.float32)
+        y = tl.where(stays, y * scale + base, base)
+    else:
+        y += base
     y_ptrs = _aligned(y_ptr + row * n_cols + col, VEC)
     tl.store(y_ptrs, y.to(y_ptr.dtype.element_ty), mask=mask)
 
@@ -101,6 +104,7 @@ def bias_gelu_dropout_residual_bwd_kernel(
     ROWS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     VEC: tl.constexpr,
+    STAGES: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
     """A block of columns and every n_splits-th tile of rows; the bias' gradient in registers."""
@@ -116,7 +120,7 @@ def bias_gelu_dropout_residual_bwd_kernel(
     if seed_ptr is not None:
         seed = tl.load(seed_ptr)
     db = tl.zeros((ROWS, BLOCK_N), tl.float32)
-    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_splits), num_stages=1):
+    for tile in tl.range(0, tl.cdiv(n_rows, ROWS * n_splits), num_stages=STAGES):
         row = (tile * n_splits + split) * ROWS + tl.arange(0, ROWS)[:, None]
         mask = (row < n_rows) & in_row
         dy_ptrs = dy_ptr + row_offset(row, dy_inner, stride_dyo, stride_dyi) + col * stride_dyn
