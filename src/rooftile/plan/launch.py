@@ -196,9 +196,13 @@ def _column_blocks(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
 
 @lru_cache(maxsize=1024)
 def _column_sums(n_cols: int, itemsize: int, clusters: int) -> RowLaunch:
-    """Tiles as above, and sums over rows in registers: a grid that stays on the SMs."""
+    """Tiles as above, two ahead in shared memory, and sums over rows in registers.
+
+    As many programs as the registers have room for, so that all of a grid run at once.
+    """
     plan = _column_blocks(n_cols, itemsize, clusters)
-    return replace(plan, programs_per_sm=6, max_registers=80 if itemsize == 2 else 0)
+    registers = 96 if itemsize == 2 else 0
+    return replace(plan, num_stages=3, programs_per_sm=5, max_registers=registers)
 
 
 @lru_cache(maxsize=1024)
