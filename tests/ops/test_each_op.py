@@ -32,7 +32,8 @@ def test_right(label, direction, dtype, device):
     job = Job(case, direction, case.small[-1], dtype, device)
     (row,) = check_only(job, environment(device))
     assert row.error == ""
-    assert row.check is not None and row.check.passed
+    assert row.check is not None
+    assert row.check.passed, row.check.detail
 
 
 def test_every_op_is_there_both_ways():
