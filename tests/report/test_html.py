@@ -57,6 +57,15 @@ def test_the_method_says_how_recomputed_work_counts():
     assert "activation checkpointing computes again counts each time it runs" in method
 
 
+def test_a_plan_without_findings_does_not_say_that_no_op_waits():
+    """One op shorter than its launch: it waits, and there is nothing to do about it."""
+    plan = plans.plan()
+    estimate = replace(plan.estimate, ops=plan.estimate.ops[:1])
+    page = html_report(replace(plan, estimate=estimate, groups=(), verdicts=())).decode()
+    assert "Nothing to act on" in page
+    assert "no op waits for memory" not in without_scripts(page)
+
+
 def test_refusals_are_counted_by_reason():
     """With one example in words."""
     markup = without_scripts(PAGE)

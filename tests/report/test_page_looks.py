@@ -45,8 +45,9 @@ def hostile() -> Plan:
         *ops[2:],
     )
     graph = replace(plan.estimate.graph, target=LONG, assumptions=(EVIL, LONG))
-    verdicts = (replace(plan.verdicts[0], reason=EVIL), *plan.verdicts[1:])
-    groups = (replace(plan.groups[0], module=EVIL),)
+    first = replace(plan.verdicts[0], reason=EVIL, cover=LONG, rooftile_op=LONG)
+    verdicts = (first, *plan.verdicts[1:])
+    groups = (replace(plan.groups[0], module=EVIL, rooftile_ops=(LONG, EVIL)),)
     estimate = replace(plan.estimate, ops=named, graph=graph)
     return replace(plan, estimate=estimate, verdicts=verdicts, groups=groups)
 
