@@ -14,6 +14,7 @@ from rooftile.ops.bias_gelu_dropout_residual import bias_gelu_dropout_residual a
 from rooftile.ops.bias_gelu_dropout_residual import bias_gelu_dropout_residual_ref as reference
 from rooftile.ops.bias_gelu_dropout_residual import bwd_op, fwd_op
 from rooftile.ops.flat.dropout import threshold
+from rooftile.plan.launch import override
 
 # 7: shorter than a group of random bits; 33, 100: the last group not whole; 3000: several blocks
 SHAPES = [(1, 1), (9, 7), (9, 33), (2, 3, 100), (5, 3000)]
@@ -131,6 +132,17 @@ def test_backward_draws_the_same_mask(dtype, device):
     dx, dbias = torch.autograd.grad(y.sum(), (x, bias))
     assert torch.equal(dx, y.detach())
     torch.testing.assert_close(dbias.float(), y.detach().float().sum(0), rtol=1e-2, atol=1e-2)
+
+
+def test_more_sums_than_the_last_kernel_adds_at_once(device):
+    """300 programs' sums of a column are added up in several rounds."""
+    x, bias = torch.randn(300, 24, device=device), torch.randn(24, device=device)
+    bias.requires_grad_()
+    dy = torch.randn(300, 24, device=device)
+    with override("column_sums", rows=1, programs_per_sm=300):
+        (actual,) = torch.autograd.grad(fused(x, bias), bias, dy)
+    (expected,) = torch.autograd.grad(reference(x, bias), bias, dy)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_seed(device):
