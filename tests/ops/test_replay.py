@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rooftile.ops import _replay
+from rooftile import ops
+from rooftile.ops import _repeat, _replay
 from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import Launch, Op, empty, recorder
 from rooftile.plan.launch import override
@@ -193,3 +196,40 @@ def test_a_public_op_that_adds_work_of_its_own_is_not_repeated(world):
         after(ones())
         before(ones())
     assert calls == ["after", "before"] * 2
+
+
+X, W = torch.ones(8, 64), torch.ones(64)
+CALLS = {
+    "softmax": (X, 1),
+    "log_softmax": (X, 1),
+    "rms_norm": (X, (64,), W),
+    "layer_norm": (X, (64,), W, W),
+    "add_rms_norm": (X, X + 1, (64,), W),
+    "add_layer_norm": (X, X + 1, (64,), W, W.clone()),
+    "cross_entropy": (X, torch.zeros(8, dtype=torch.int64)),
+    "swiglu": (X, X + 1),
+    "geglu": (X, X + 1),
+    "bias_gelu_dropout_residual": (X, W, X + 1),
+    "rotary_embedding": (X.view(1, 2, 4, 64), torch.ones(2, 32), torch.zeros(2, 32)),
+}
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_every_public_op_repeats_its_calls(op, world, monkeypatch):
+    """The second call of each goes straight to the kernels that the first recorded."""
+
+    def launch(kernel, grid, device, *args, **meta):
+        values = [*args, *(meta[name] for name in kernel.arg_names[len(args) :])]
+        recorder.launches.append(Launch(world.kernel, grid, values))
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("rooftile.ops.") and hasattr(module, "launch"):
+            monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(import_module("rooftile.ops.cross_entropy"), "_asked", False)
+    args = [a.clone() if isinstance(a, torch.Tensor) else a for a in CALLS[op]]
+    function = getattr(ops, op)
+    function(*args)
+    before = len(world.kernel.launched)
+    monkeypatch.setattr(_repeat, "_watched", None)
+    function(*args)
+    assert len(world.kernel.launched) > before == 0

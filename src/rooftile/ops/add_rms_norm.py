@@ -76,8 +76,10 @@ def add_rms_norm(
     check_trailing("input", input, shape)
     check_parameter("weight", weight, shape, input)
     norm = Norm(len(shape), EPS if eps is None else eps, False, weight_offset, cast_before_weight)
-    y, h = differentiable_norm("add_rms_norm", input, residual, weight, None, norm)
-    return y, h
+    both: tuple[Tensor, Tensor] = differentiable_norm(
+        "add_rms_norm", input, residual, weight, None, norm
+    )
+    return both  # as it came: only then is a like call made again without its checks
 
 
 def check_residual(input: Tensor, residual: Tensor) -> None:
