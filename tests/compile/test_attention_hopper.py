@@ -141,6 +141,36 @@ def written(line):
     return {int(found[2]) + i for i in range(count)}
 
 
+@pytest.mark.parametrize(
+    ("queries", "kv_heads", "band", "blocks"),
+    [
+        (4096, 8, {}, 8 * 32),
+        (4096, 8, CAUSAL, 8 * 32),
+        (1024, 2, {}, 2 * 8),
+        (1024, 32, {}, 132),
+        (4096, 8, WINDOW, 132),
+        (2048, 8, CAUSAL, 128),
+        (1024, 8, CAUSAL, 64),
+    ],
+)
+def test_blocks_of_the_backward(queries, kv_heads, band, blocks):
+    """A block a tile where a tile sees 32 blocks of queries or more; else one a multiprocessor.
+
+    32 query heads: a group of heads adds up, a causal mask hides half, a window leaves 256 keys.
+    """
+    q = torch.empty(1, 32, queries, 128, dtype=torch.bfloat16)
+    k = torch.empty(1, kv_heads, queries, 128, dtype=torch.bfloat16)
+    lse = torch.empty(1, 32, queries)
+
+    def call():
+        hopper_bwd.attention_bwd(q, k, k, q, lse, q, q, k, k, scale=0.1, **band)
+
+    with planned_for(Planned("sm_90", 132)):
+        _, launches = record_launches(call, target_of("sm_90"))
+    (keys,) = (launched for launched in launches if launched.kernel.is_gluon())
+    assert keys.grid == (blocks, 1, 1)
+
+
 @pytest.mark.parametrize(("columns", "deterministic"), [(64, False), (256, True)])
 def test_operands_in_registers_outlive_their_loop(columns, deterministic, tmp_path):
     """ptxas 12.8 once gave K's registers to dP inside the loop: gradients were wrong by 0.8."""

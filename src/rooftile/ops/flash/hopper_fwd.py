@@ -126,6 +126,8 @@ def launch_fwd(
     edges = edges_of(plan, n_keys, band)
     table, count = _schedule(plan, batch * heads, group, n_queries, n_keys, band, q.device)
     columns = plan.q_registers or plan.width
+    # a second slot of Q spares the causal tiles' ends spills, and costs the others 2 %
+    slots = 2 if plan.q_registers == plan.width and band.right is not None else 1
     launch(
         attention_fwd_kernel, (len(count),), q.device,
         head_tiles(q, plan.block_m, columns), head_tiles(k, plan.block_n, plan.width),
@@ -133,7 +135,8 @@ def launch_fwd(
         table, count, table.shape[1], heads, group, n_queries, n_keys,
         band.left or 0, band.right or 0, scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, STAGES=plan.stages,
-        GROUPS=plan.groups, Q_REG=plan.q_registers, CONSUMER_REGS=plan.consumer_registers,
+        GROUPS=plan.groups, Q_REG=plan.q_registers, Q_SLOTS=slots,
+        PACKED_PLACE=plan.width == 64, CONSUMER_REGS=plan.consumer_registers,
         PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, TAIL=n_keys % plan.block_n != 0,
         RIGHT=band.right is not None, LEFT=band.left is not None, SKIPS=edges.skips,
         POLY=plan.poly, num_warps=4,

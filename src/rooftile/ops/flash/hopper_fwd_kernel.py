@@ -9,6 +9,9 @@ warpgroups of 64 rows each, and one producer warp that feeds keys and values thr
 - Q is held in registers where it fits (all of it at 128 columns, half at 256): with both operands
   in shared memory, Q K^T reads 96 to 128 of the 128 bytes a clock that TMA writes share. The slot
   of shared memory it came through is then free for the next Q, and for O on its way out.
+- How a tile's place is carried (PACKED_PLACE) and whether Q has two slots (Q_SLOTS) leave the hot
+  loop as long as it was, and move the speed by 2 to 4 %: each width and mask has what measured
+  fastest.
 - Buffers are handed back through named barriers.
 - Key blocks are visited from the last to the first: where rows and keys are aligned, the first
   block of a tile is the only one to mask.
@@ -27,6 +30,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from rooftile.ops.flash.hopper_band import key_blocks, key_span, mask_scores, tile_place
+from rooftile.ops.flash.hopper_exp2 import exp2
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
 
 # Named barriers: 8 .. 8 + stages - 1 a slot of K is free, from 8 + stages on one of V
@@ -40,8 +44,8 @@ _EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no k
 # ---------------------------------------------------------------- producer
 @gluon.jit
 def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
-          STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr, RIGHT: gl.constexpr,
-          LEFT: gl.constexpr):  # fmt: skip
+          STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr, Q_SLOTS: gl.constexpr,
+          RIGHT: gl.constexpr, LEFT: gl.constexpr):  # fmt: skip
     """One warp: Q, K and V of every tile, in the order in which they are used."""
     (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
      n_tiles, n_heads, group, n_keys, left, right) = args  # fmt: skip
@@ -52,14 +56,19 @@ def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
         b, h, row = tile_place(code, n_heads)
         first, end = key_blocks(row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
         code = gl.load(sched + t + 1)
-        mbarrier.wait(q_empty, (t & 1) ^ 1, pred=t > 0)
+        qs = t % Q_SLOTS
+        if Q_SLOTS == 2:
+            mbarrier.wait(q_empty.index(qs), ((t // 2) & 1) ^ 1)
+        else:
+            mbarrier.wait(q_empty.index(0), (t & 1) ^ 1, pred=t > 0)
         for g in gl.static_range(GROUPS):
-            mbarrier.expect(q_full.index(g), BLOCK_M * D * 2)
+            full = q_full.index(qs * GROUPS + g)
+            mbarrier.expect(full, BLOCK_M * D * 2)
             if Q_REG > 0:
-                tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], q_full.index(g), q_reg_s.index(g))
+                tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], full, q_reg_s.index(qs * GROUPS + g))
             if Q_REG < D:
                 slot = (t & 1) * GROUPS + g
-                tma_load(q_desc, [b, h, row + g * BLOCK_M, Q_REG], q_full.index(g), q_s.index(slot))
+                tma_load(q_desc, [b, h, row + g * BLOCK_M, Q_REG], full, q_s.index(slot))
         hk = h // group
         col = end * BLOCK_N
         for _ in range(end - first):
@@ -93,35 +102,13 @@ def _qk(q_reg, q, k, zero, D: gl.constexpr, Q_REG: gl.constexpr):
 
 
 @gluon.jit
-def _exp2(x, POLY: gl.constexpr):
-    """2^x; with POLY one in four by a polynomial of degree 4, relative error 3e-6 (for x <= 0).
-
-    The special-function unit makes 16 exponentials a clock: at 64 columns that takes as long as the
-    matrix products.
-    """
-    if POLY == 0:
-        y = gl.exp2(x)
-    else:
-        y = gl.inline_asm_elementwise(
-            "{ .reg .f32 t, f, p; .reg .b32 i; ex2.approx.ftz.f32 $0, $4; ex2.approx.ftz.f32 $1, "
-            "$5; ex2.approx.ftz.f32 $2, $6; max.ftz.f32 f, $7, 0fC2FE0000; add.rm.ftz.f32 t, f, "
-            "0f4B400000; sub.ftz.f32 p, t, 0f4B400000; sub.ftz.f32 f, f, p; "
-            "fma.rn.ftz.f32 p, f, 0f3C5DBE49, 0f3D550A00; fma.rn.ftz.f32 p, p, f, 0f3E773CC6; "
-            "fma.rn.ftz.f32 p, p, f, 0f3F3168B3; fma.rn.ftz.f32 p, p, f, 0f3F800016; "
-            "mov.b32 i, t; shl.b32 i, i, 23; mov.b32 $3, p; add.s32 i, i, $3; mov.b32 $3, i; }",
-            "=f,=f,=f,=f,f,f,f,f", [x], dtype=gl.float32, is_pure=True, pack=4,
-        )  # fmt: skip
-    return y
-
-
-@gluon.jit
 def _first(s, scale_log2, EDGES: gl.constexpr, POLY: gl.constexpr):
     """Weights of a tile's first block, their row maximum and sum."""
     m = gl.max(s, 1) * scale_log2
     base = m
     if EDGES == _EVERYWHERE:
         base = gl.where(m == _NEG_INF, 0.0, m)
-    p = _exp2(s * scale_log2 - gl.expand_dims(base, 1), POLY)
+    p = exp2(s * scale_log2 - gl.expand_dims(base, 1), POLY)
     return p, m, gl.sum(p, 1)
 
 
@@ -151,8 +138,9 @@ def _store(o_desc, acc, q_reg_s, q_s, b, h, row, o_l: gl.constexpr, D: gl.conste
 @gluon.jit
 def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
              D: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr,
-             EDGES: gl.constexpr, TAIL: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
-             SKIPS: gl.constexpr, POLY: gl.constexpr):  # fmt: skip
+             Q_SLOTS: gl.constexpr, PACKED_PLACE: gl.constexpr, EDGES: gl.constexpr,
+             TAIL: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr,
+             POLY: gl.constexpr):  # fmt: skip
     """One warpgroup: the softmax and both products of its rows of every tile."""
     (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
      n_heads, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
@@ -169,7 +157,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
 
     # The first block of the first tile
     it = 0
-    b, h, tile_row = tile_place(gl.load(sched), n_heads)
+    code = gl.load(sched)
+    b, h, tile_row = tile_place(code, n_heads)
     next_code = gl.load(sched + 1)
     row = tile_row + cid * BLOCK_M
     first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
@@ -184,7 +173,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     mbarrier.wait(q_full.index(cid), 0)
     if Q_REG > 0:
         q_reg = q_reg_s.index(cid).load(q_l)
-    mbarrier.arrive(q_empty, count=1)
+    if Q_SLOTS == 1:
+        mbarrier.arrive(q_empty.index(0), count=1)
     s = it % STAGES
     mbarrier.wait(k_full.index(s), (it // STAGES) & 1)
     if Q_REG > 0:
@@ -204,6 +194,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         q = q_s.index((t & 1) * GROUPS + cid)
         # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
         # inner loop from the end of one round to the next.
+        if PACKED_PLACE:
+            row = (code & 0xFFFF) * 64 + cid * BLOCK_M
         first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
                               GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
         for i in range(1, end - first):
@@ -236,7 +228,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             if EDGES == _EVERYWHERE:
                 base = gl.where(m_new == _NEG_INF, 0.0, m_new)
             alpha = gl.exp2(m - base)
-            p = _exp2(scores * scale_log2 - gl.expand_dims(base, 1), POLY)
+            p = exp2(scores * scale_log2 - gl.expand_dims(base, 1), POLY)
             norm = norm * alpha + gl.sum(p, 1)
             pn = gl.convert_layout(p.to(dtype), p_l)
             m = m_new
@@ -251,8 +243,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         vs = it % STAGES
         v_phase = (it // STAGES) & 1
         it += 1
-        done_b, done_h, done_row = b, h, row
-        b, h, tile_row = tile_place(next_code, n_heads)
+        done, done_b, done_h, done_row = code, b, h, row
+        code = next_code
+        b, h, tile_row = tile_place(code, n_heads)
         next_code = gl.load(sched + t + 2)
         row = tile_row + cid * BLOCK_M
         first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
@@ -264,9 +257,10 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
                 bar_arrive(_K_BAR + it % STAGES, THREADS)
         s = (it + skip) % STAGES
         qn = q_s.index(((t + 1) & 1) * GROUPS + cid)
-        mbarrier.wait(q_full.index(cid), (t + 1) & 1, pred=more)
+        ns = (t + 1) % Q_SLOTS * GROUPS + cid
+        mbarrier.wait(q_full.index(ns), ((t + 1) // Q_SLOTS) & 1, pred=more)
         if Q_REG > 0:
-            q_reg = q_reg_s.index(cid).load(q_l)
+            q_reg = q_reg_s.index(ns).load(q_l)
         mbarrier.wait(k_full.index(s), ((it + skip) // STAGES) & 1, pred=more)
         if Q_REG > 0:
             st = _qk(q_reg, qn, k_s.index(s), zero, D, Q_REG)
@@ -287,10 +281,13 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             inverse = gl.where(m == _NEG_INF, 0.0, inverse)
             lse = gl.where(m == _NEG_INF, _NEG_INF, lse)
         acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
+        if PACKED_PLACE:
+            done_b, done_h, done_row = tile_place(done, n_heads)
+            done_row += cid * BLOCK_M
         lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
         gl.store(lse_ptr + lse_row + rows, lse, mask=rows < n_queries - done_row)
-        _store(o_desc, acc.to(dtype), q_reg_s.index(cid), q, done_b, done_h, done_row, o_l, D,
-               Q_REG)  # fmt: skip
+        _store(o_desc, acc.to(dtype), q_reg_s.index(t % Q_SLOTS * GROUPS + cid), q, done_b, done_h,
+               done_row, o_l, D, Q_REG)  # fmt: skip
         if SKIPS:
             if more & (skip > 0):
                 mbarrier.wait(v_full.index(it % STAGES), (it // STAGES) & 1)
@@ -303,7 +300,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         pb = gl.convert_layout(p.to(dtype), p_l)
         acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
         tma.store_wait(0)
-        mbarrier.arrive(q_empty, count=1)
+        mbarrier.arrive(q_empty.index(t % Q_SLOTS), count=1)
 
 
 _INTEGERS = ["sched_stride", "n_heads", "group", "n_queries", "n_keys", "left", "right"]
@@ -332,6 +329,8 @@ def attention_fwd_kernel(
     STAGES: gl.constexpr,
     GROUPS: gl.constexpr,
     Q_REG: gl.constexpr,
+    Q_SLOTS: gl.constexpr,
+    PACKED_PLACE: gl.constexpr,
     CONSUMER_REGS: gl.constexpr,
     PRODUCER_REGS: gl.constexpr,
     EDGES: gl.constexpr,
@@ -346,7 +345,7 @@ def attention_fwd_kernel(
     tile_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, Q_COLS], dtype)
     kv_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], dtype)
     if Q_REG == D:
-        q_reg_s = gl.allocate_shared_memory(dtype, [GROUPS, BLOCK_M, D], tile_l)
+        q_reg_s = gl.allocate_shared_memory(dtype, [Q_SLOTS * GROUPS, BLOCK_M, D], tile_l)
         q_s = q_reg_s
     else:
         gl.static_assert(Q_REG == 0 or 2 * Q_REG == D, "one tile serves both parts of Q")
@@ -357,12 +356,13 @@ def attention_fwd_kernel(
     k_s = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, D], kv_l)
     v_s = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, D], kv_l)
     bar_l: gl.constexpr = mbarrier.MBarrierLayout()
-    q_full = gl.allocate_shared_memory(gl.int64, [GROUPS, 1], bar_l)
-    q_empty = gl.allocate_shared_memory(gl.int64, [1], bar_l)
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_SLOTS * GROUPS, 1], bar_l)
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_SLOTS, 1], bar_l)
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bar_l)
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bar_l)
-    mbarrier.init(q_empty, count=GROUPS)
-    for g in gl.static_range(GROUPS):
+    for g in gl.static_range(Q_SLOTS):
+        mbarrier.init(q_empty.index(g), count=GROUPS)
+    for g in gl.static_range(Q_SLOTS * GROUPS):
         mbarrier.init(q_full.index(g), count=1)
     for s in gl.static_range(STAGES):
         mbarrier.init(k_full.index(s), count=1)
@@ -377,19 +377,19 @@ def attention_fwd_kernel(
             n_tiles, n_heads, n_queries, n_keys, left, right, scale_log2)  # fmt: skip
     if GROUPS == 2:
         gl.warp_specialize([
-            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
-                        LEFT, SKIPS, POLY)),
-            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
-                        LEFT, SKIPS, POLY)),
-            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT)),
         ], [4, 1], [CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
     else:
         gl.warp_specialize([
-            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
-                        LEFT, SKIPS, POLY)),
-            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
-                        LEFT, SKIPS, POLY)),
-            (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, EDGES, TAIL, RIGHT,
-                        LEFT, SKIPS, POLY)),
-            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, RIGHT, LEFT)),
+            (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+            (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+            (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT)),
         ], [4, 4, 1], [CONSUMER_REGS, CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
