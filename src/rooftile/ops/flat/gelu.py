@@ -68,6 +68,17 @@ def _tail(a, PTX: tl.constexpr):
 
 
 @triton.jit
+def _normal_cdf(x, FAST: tl.constexpr, PTX: tl.constexpr):
+    """Phi(x): 0 at -inf, so that GELU is NaN there, as torch's is."""
+    if FAST:
+        tail = _tail(tl.minimum(tl.abs(x), _TAIL_END), PTX)
+        cdf = tl.where(x < 0, tail, 1.0 - tail)
+    else:
+        cdf = 0.5 * (1.0 + tl.erf(x * _SQRT_HALF))
+    return cdf
+
+
+@triton.jit
 def _tanh_exponent(x, square):
     """-2u / ln 2 of GELU's tanh form, where 0.5 * (1 + tanh(u)) is the logistic of 2u."""
     linear: tl.constexpr = -_TWO_SQRT_TWO_OVER_PI * _LOG2_E
@@ -80,11 +91,8 @@ def gelu_of(x, TANH: tl.constexpr, FAST: tl.constexpr, PTX: tl.constexpr):
     """x * Phi(x), or its tanh form."""
     if TANH:
         y = x * reciprocal_of(1.0 + exp2_of(_tanh_exponent(x, x * x), PTX), PTX)
-    elif FAST:
-        a = tl.minimum(tl.abs(x), _TAIL_END)
-        y = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) - a * _tail(a, PTX)
     else:
-        y = x * (0.5 * (1.0 + tl.erf(x * _SQRT_HALF)))
+        y = x * _normal_cdf(x, FAST, PTX)
     return y
 
 
@@ -103,11 +111,7 @@ def gelu_and_derivative(x, TANH: tl.constexpr, FAST: tl.constexpr, PTX: tl.const
         cubic: tl.constexpr = 3.0 * _CUBIC * _TWO_SQRT_TWO_OVER_PI
         dy = s + rest * (square * cubic + _TWO_SQRT_TWO_OVER_PI)
     else:
-        if FAST:
-            tail = _tail(tl.minimum(tl.abs(x), _TAIL_END), PTX)
-            cdf = tl.where(x < 0, tail, 1.0 - tail)
-        else:
-            cdf = 0.5 * (1.0 + tl.erf(x * _SQRT_HALF))
+        cdf = _normal_cdf(x, FAST, PTX)
         half: tl.constexpr = -0.5 * _LOG2_E
         density = exp2_of(square * half, PTX) * _INV_SQRT_TWO_PI
         y = x * cdf
