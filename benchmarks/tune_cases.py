@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rooftile.ops import (
+    add_layer_norm,
+    add_rms_norm,
     bias_gelu_dropout_residual,
     cross_entropy,
     geglu,
@@ -43,11 +45,21 @@ def close(name: str, actual: Tensor, expected: Tensor) -> None:
         raise ValueError(f"{name} is wrong by {worst:.3g} of {scale:.3g}")
 
 
-def _gradients(run: Callable[..., Tensor], leaves: list[Tensor]) -> Callable[[], Any]:
+def _all(results: Any) -> tuple[Tensor, ...]:
+    """An op's results, where it has one too."""
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _gradients(run: Callable[..., Any], leaves: list[Tensor]) -> Callable[[], Any]:
     """Only the gradients of a recorded call; x is the first leaf."""
-    y = run(*leaves)
-    dy = torch.randn_like(y)
+    y = _all(run(*leaves))
+    dy = [torch.randn_like(t) for t in y]
     return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
+
+
+def _added(norm: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A norm of x + residual, and the sum."""
+    return lambda x, r, *parameters: (norm(x + r, *parameters), x + r)
 
 
 def _rope(n: int, rows: int, device: str) -> tuple[Tensor, Tensor]:
@@ -75,6 +87,14 @@ def forms(op: str, n: int, device: str) -> tuple[Callable[..., Any], Callable[..
         "layer_norm": (
             lambda x, w, b: layer_norm(x, (n,), w, b),
             lambda x, w, b: torch.layer_norm(x, (n,), w, b), 2, "norm",
+        ),
+        "add_rms_norm": (
+            lambda x, r, w: add_rms_norm(x, r, (n,), w, 1e-6),
+            _added(lambda h, w: torch.rms_norm(h, (n,), w, 1e-6)), 4, "norm",
+        ),
+        "add_layer_norm": (
+            lambda x, r, w, b: add_layer_norm(x, r, (n,), w, b),
+            _added(lambda h, w, b: torch.layer_norm(h, (n,), w, b)), 4, "norm",
         ),
         "swiglu": (swiglu, lambda x, u: F.silu(x) * u, 3, "flat"),
         "geglu": (geglu, lambda x, u: F.gelu(x) * u, 3, "flat"),
@@ -107,6 +127,10 @@ def leaves_of(op: str, x: Tensor) -> list[Tensor]:
         return [x, w]
     if op == "layer_norm":
         return [x, w, b]
+    if op == "add_rms_norm":
+        return [x, torch.randn_like(x), w]
+    if op == "add_layer_norm":
+        return [x, torch.randn_like(x), w, b]
     if op == "rotary":
         return [x, *_rope(n, x.shape[0], x.device.type)]
     return [x, torch.randn_like(x)] if "glu" in op else [x, b, torch.randn_like(x)]
@@ -121,6 +145,10 @@ def build(name: str, x: Tensor) -> Case:
     size = x.numel() * x.element_size()
     if family in ("softmax", "norm"):
         family = f"{family}_{direction}"
+    if op.startswith("add"):
+        family = f"add_{family}"
+    if op == "layer_norm" and direction == "fwd":
+        family = "layer_norm_fwd"
     leaves = leaves_of(op, x)
     n_diff = {"rotary": 1}.get(op, len(leaves))
     near = leaves_of(op, x[:CHECK_ROWS].detach().clone())
@@ -130,20 +158,23 @@ def build(name: str, x: Tensor) -> Case:
             ours(*near)
             return
         if direction == "fwd":
-            close(name, ours(*near), theirs(*near))
+            for a, b in zip(_all(ours(*near)), _all(theirs(*near)), strict=True):
+                close(name, a, b)
             return
         diff = [t.detach().requires_grad_() for t in near[:n_diff]]
-        dy = torch.randn_like(near[0])
-        y, e = ours(*diff, *near[n_diff:]), theirs(*diff, *near[n_diff:])
+        y, e = _all(ours(*diff, *near[n_diff:])), _all(theirs(*diff, *near[n_diff:]))
+        dy = [torch.randn_like(t) for t in y]
         for a, b in zip(
-            torch.autograd.grad(y, diff, dy.view(y.shape)),
-            torch.autograd.grad(e, diff, dy.view(e.shape)), strict=True,
-        ):  # fmt: skip
+            torch.autograd.grad(y, diff, dy),
+            torch.autograd.grad(e, diff, [d.view(t.shape) for d, t in zip(dy, e, strict=True)]),
+            strict=True,
+        ):
             close(name, a, b)
 
     if direction == "fwd":
         return Case(lambda: ours(*leaves), check, moved * size, family)
     bwd_moved = {"softmax": 3, "log_softmax": 3, "rms_norm": 3, "layer_norm": 3, "swiglu": 5,
+                 "add_rms_norm": 4, "add_layer_norm": 4,
                  "geglu": 5, "rotary": 2}.get(op, 3)  # fmt: skip
     diff = [t.requires_grad_() for t in leaves[:n_diff]]
     fixed = leaves[n_diff:]

@@ -1,6 +1,6 @@
 """Time launch parameters of the row kernels on this GPU: the best of each op and width.
 
-    python benchmarks/tune_rows.py [--limit 300] [--out tune.jsonl] [op:cols,cols ...]
+    python benchmarks/tune_rows.py [--limit 300] [--out tune.jsonl] [op:cols,cols[:kind] ...]
 
 Every variant is first compiled and checked against PyTorch by a pool of processes, on few rows;
 then this process times those that were right, on tensors larger than L2, each as a percentage of
@@ -67,10 +67,11 @@ def jobs_of(work: list[str]) -> Iterator[Job]:
     """The plans first, then variants: of every op and width alike many at a time."""
     queues = []
     for item in work:
-        op, _, widths = item.partition(":")
+        op, widths, *kinds = item.split(":")
         for n in map(int, widths.split(",")):
             yield Job(op, n, {})
-            queues.append([Job(op, n, v) for v in variants(family_of(op), n, 2)])
+            found = variants(family_of(op), n, 2)
+            queues.append([Job(op, n, v) for v in found if not kinds or v.get("kind") in kinds])
     for batch in itertools.zip_longest(*queues):
         yield from (job for job in batch if job is not None)
 
@@ -159,7 +160,7 @@ def compile_all(jobs: list[Job], limit_s: float) -> dict[int, str]:
 def main() -> None:
     """Compile, check, time; print the best of each op and width, and write all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("work", nargs="*", default=WORK, metavar="op:cols")
+    parser.add_argument("work", nargs="*", default=WORK, metavar="op:cols[:kind]")
     parser.add_argument("--limit", type=float, default=300, help="seconds to spend")
     parser.add_argument("--out", default=os.path.join(os.environ.get("OUT", "."), "tune.jsonl"))
     parser.add_argument("--plans", action="store_true", help="time the plans alone, no variants")

@@ -16,9 +16,12 @@ def variants(family: str, n: int, itemsize: int) -> Iterator[Values]:
     makers = {
         "cross_entropy_fwd": _streams, "cross_entropy_bwd": _chunks, "flat": _flats,
         "column_blocks": _column_blocks, "rotary": _heads, "norm_bwd": _persistent,
+        "add_norm_bwd": _persistent,
         "softmax_bwd": partial(_rows, persistent=False),
     }  # fmt: skip
     found = list(makers.get(family, _rows)(block, itemsize))
+    if "norm" in family:
+        found = list(_resident(block, itemsize)) + found
     if n * itemsize % 16:  # rows that start anywhere
         found += [{**v, "line_bytes": line} for line in (16, 32) for v in found]
     yield from found
@@ -68,7 +71,7 @@ def _rows(block: int, itemsize: int, persistent: bool = True) -> Iterator[Values
                     yield {**shared, "max_registers": 65536 // (in_flight * 32) // 8 * 8,
                            "programs_per_sm": in_flight // warps}  # fmt: skip
     if block <= 65536:
-        for warps, each in itertools.product((4, 8, 16, 32), (8, 16, 32, 64)):
+        for warps, each in itertools.product((1, 2, 4, 8, 16, 32), (8, 16, 32, 64)):
             rows = warps * 32 * each // block
             if rows < 1 or (rows > 1 and warps > 4):
                 continue
@@ -82,11 +85,11 @@ def _rows(block: int, itemsize: int, persistent: bool = True) -> Iterator[Values
 
 def _persistent(block: int, itemsize: int) -> Iterator[Values]:
     """Column sums in registers: 8 to 32 elements of a row a thread."""
-    for warps, each in itertools.product((4, 8, 16, 32), (8, 16, 32)):
+    for warps, each in itertools.product((1, 2, 4, 8, 16, 32), (8, 16, 32)):
         rows = warps * 32 * each // block
         if rows < 1 or (rows > 1 and warps > 4):
             continue
-        for per_sm, stages in itertools.product((1, 2, 3, 4, 6, 8), (2, 3, 4)):
+        for per_sm, stages in itertools.product((1, 2, 3, 4, 6, 8, 12, 16, 24), (2, 3, 4)):
             registers = 65536 // (per_sm * warps * 32) // 8 * 8
             if 12 <= per_sm * warps <= 32 and 4 * each <= registers:
                 yield {"kind": "tile", "rows": rows, "block_n": block, "num_warps": warps,
@@ -100,3 +103,27 @@ def _persistent(block: int, itemsize: int) -> Iterator[Values]:
                 yield {"kind": "cluster", "rows": 1, "cluster": cluster,
                        "block_n": block // cluster, "num_warps": warps, "packed": True,
                        "programs_per_sm": per_sm, "max_registers": min(limit, 168)}  # fmt: skip
+
+
+def _resident(block: int, itemsize: int) -> Iterator[Values]:
+    """Rows through shared memory: parts of 16 or 32 KiB, one or two programs an SM."""
+    for part, warps, per_sm, stages in (
+        (32768, 16, 1, 6), (16384, 8, 2, 4), (32768, 8, 1, 6), (16384, 16, 2, 4),
+        (16384, 16, 1, 8),
+    ):  # fmt: skip
+        cluster = block * itemsize // part
+        if 1 <= cluster <= 16:
+            yield _staying(block, cluster, warps, per_sm, stages)
+    if block * itemsize <= 16384:
+        for each, in_flight in itertools.product((16, 32), (8, 16)):
+            warps = max(1, block // (32 * each))
+            yield _staying(block, 1, warps, max(1, in_flight // warps), 4)
+
+
+def _staying(block: int, cluster: int, warps: int, per_sm: int, stages: int) -> Values:
+    return {
+        "kind": "resident", "rows": 1, "cluster": cluster, "packed": False,
+        "block_n": block // cluster, "num_warps": warps, "num_stages": stages,
+        "programs_per_sm": per_sm, "line_bytes": 32,
+        "max_registers": min(255, 2048 // (warps * per_sm)),
+    }  # fmt: skip

@@ -46,7 +46,7 @@ def test_matches_torch(shape, dtype, device):
 def test_long_rows_in_chunks(n_cols, device):
     """Rows too long for a program's registers are read again, with the same results."""
     inputs, gradients = draw((9, n_cols), torch.bfloat16, device)
-    with override("norm_fwd", **LOOP), override("norm_bwd", **LOOP):
+    with override("add_norm_fwd", **LOOP), override("add_norm_bwd", **LOOP):
         assert_matches(ours, eager, add_layer_norm_ref, inputs, gradients)
 
 

@@ -46,7 +46,7 @@ def test_matches_torch(shape, dtype, device):
 def test_long_rows_in_chunks(n_cols, dtype, device):
     """Rows too long for a program's registers are read again, with the same result."""
     dy = torch.randn(9, n_cols, device=device).to(dtype)
-    with override("norm_fwd", **LOOP), override("norm_bwd", **LOOP):
+    with override("layer_norm_fwd", **LOOP), override("norm_bwd", **LOOP):
         assert_matches(ours, eager, layer_norm_ref, inputs((9, n_cols), dtype, device), [dy])
 
 
@@ -56,7 +56,7 @@ def test_strided_rows_and_gradients(plan, device):
     qkv = torch.randn(2, 5, 3, 4, 72, device=device)
     q = qkv[:, :, 1].requires_grad_()
     weight = torch.randn(72, device=device)
-    with override("norm_fwd", **plan), override("norm_bwd", **plan):
+    with override("layer_norm_fwd", **plan), override("norm_bwd", **plan):
         y = layer_norm(q, (72,), weight)
         (dq,) = torch.autograd.grad(y.square().sum(-1).sum(), q)
     expected = torch.nn.functional.layer_norm(q, (72,), weight)
@@ -99,7 +99,7 @@ def test_small_variance_at_a_large_mean(plan, device):
     x = torch.full((1, 10240), 256.0, device=device)
     x[0, 17] = 255.0
     ramp = (1000 + torch.arange(16, device=device) * 1e-3).view(1, 16)
-    with override("norm_fwd", **plan):
+    with override("layer_norm_fwd", **plan):
         y, slope = layer_norm(x, (10240,)), layer_norm(ramp, (16,))
     # float32 knows a mean of 256 to 2^-16, which is 96 * 2^-16 = 0.0015 of the result
     torch.testing.assert_close(y[0, 0].item(), 0.00941, rtol=0, atol=0.0015)

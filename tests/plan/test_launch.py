@@ -42,21 +42,42 @@ def test_clusters_share_long_rows(n_cols):
     assert plan.cluster * plan.block_n == power_of_two(n_cols)
 
 
+@pytest.mark.parametrize(
+    ("family", "n_cols", "cluster", "block_n"),
+    [
+        ("layer_norm_fwd", 32768, 2, 16384),
+        ("layer_norm_fwd", 262144, 16, 16384),
+        ("add_norm_fwd", 65536, 8, 8192),
+        ("norm_bwd", 16384, 2, 8192),
+        ("add_norm_bwd", 65536, 8, 8192),
+    ],
+)
+def test_norms_of_long_rows_stay_on_the_sms(family, n_cols, cluster, block_n):
+    """Parts are 16 or 32 KiB; where the grid must follow the rows alone, nothing stays."""
+    plan = row_launch(family, n_cols, 2, clusters=16, stay=True)
+    assert (plan.kind, plan.cluster, plan.block_n) == ("resident", cluster, block_n)
+    assert plan.num_stages > 1 <= plan.programs_per_sm
+    assert row_launch(family, n_cols, 2, clusters=16).kind != "resident"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("itemsize", [2, 4])
-@pytest.mark.parametrize("clusters", [0, 8, 16])
-def test_every_plan_can_be_launched(family, itemsize, clusters):
+@pytest.mark.parametrize(
+    ("clusters", "stay"), [(0, False), (8, False), (8, True), (16, False), (16, True)]
+)
+def test_every_plan_can_be_launched(family, itemsize, clusters, stay):
     """Blocks, warps and clusters are powers of two, a tile holds the row, nothing is too large."""
     for n_cols in (1, 3, 64, 1000, 4096, 16384, 50257, 262144, 10**6):
-        plan = row_launch(family, n_cols, itemsize, clusters=clusters)
+        plan = row_launch(family, n_cols, itemsize, clusters=clusters, stay=stay)
         for size in (plan.rows, plan.block_n, plan.num_warps, plan.cluster):
             assert size == power_of_two(size) >= 1
         assert plan.num_warps <= 32
         assert plan.cluster <= max(1, clusters)
         assert plan.rows * plan.block_n * plan.cluster <= 2**20
-        if plan.kind in ("tile", "cluster"):
+        if plan.kind in ("tile", "cluster", "resident"):
             assert plan.block_n * plan.cluster >= n_cols
         assert clusters or plan.kind != "cluster"
+        assert stay or plan.kind != "resident"
 
 
 def test_override_holds_while_it_lasts():

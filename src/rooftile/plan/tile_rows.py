@@ -50,7 +50,7 @@ def row_tile(
 def _shape(launch: RowLaunch, n_cols: int, itemsize: int) -> tuple[Shape, str]:
     """The name of a launch's form, and why it is this one."""
     size = f"{n_cols * itemsize:,} B"
-    if launch.kind == "cluster":
+    if launch.kind in ("cluster", "resident"):
         return "split", f"{launch.cluster} programs hold a part of the row each and exchange sums"
     if launch.kind == "loop":
         whole = 1 << (n_cols - 1).bit_length()

@@ -15,76 +15,88 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from rooftile.ops._launch import compiler_options, sm_count
+from rooftile.ops._launch import compiler_options
 from rooftile.ops.rows.address import edge_lanes
 from rooftile.plan.launch import RowLaunch
 
 _LOG2_E = "0f3FB8AA3B"  # float32 of log2(e), as PTX writes it
 
 
-def _sizes(cluster: int, combine: str) -> tuple[int, int]:
-    """Bytes that a program sends to each, and that each gets."""
-    size = 16 if combine == "moments" else 8
-    return size, size * cluster
+def slot_bytes(combine: str) -> int:
+    """Bytes that a program sends to each."""
+    return 16 if combine == "moments" else 8
 
 
-def arrival(cluster: int, combine: str = "sums", looped: bool = False) -> str:
+def arrival(cluster: int, combine: str = "sums", sets: int = 1) -> str:
     """PTX for a kernel's start: barriers for what the others will send, then say that one runs.
 
-    Gives the address of two barriers and the slots behind them, in the program's shared memory.
+    Gives the address of the barriers, as many as sets, and the slots behind them, in the program's
+    shared memory. ``barrier.cluster.wait`` is still to come: only then may one send to another.
     """
-    _, received = _sizes(cluster, combine)
-    arm = "mbarrier.arrive.expect_tx.shared.b64 _"
+    received = cluster * slot_bytes(combine)
+    at = [f"[slots+{8 * i}]" for i in range(sets)]
     lines = [
         "{ .reg .pred p; .reg .b32 t;",
-        f".shared .align 16 .b8 slots[{16 + 2 * received}];",
+        f".shared .align 16 .b8 slots[{arrival_bytes(cluster, combine, sets)}];",
         "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
-        "@p mbarrier.init.shared.b64 [slots], 1; @p mbarrier.init.shared.b64 [slots+8], 1;",
-        f"@p {arm}, [slots], {received}; @p {arm}, [slots+8], {received};",
+        *[f"@p mbarrier.init.shared.b64 {a}, 1;" for a in at],
+        *[f"@p mbarrier.arrive.expect_tx.shared.b64 _, {a}, {received};" for a in at],
         "@p fence.mbarrier_init.release.cluster;",
         "barrier.cluster.arrive.relaxed.aligned; mov.u32 $0, slots; }",
     ]
     return " ".join(lines)
 
 
-def exchange(cluster: int, combine: str = "sums", looped: bool = False) -> str:
+def barrier_bytes(sets: int) -> int:
+    """Bytes in front of the slots, a multiple of 16."""
+    return max(16, 8 * sets)
+
+
+def arrival_bytes(cluster: int, combine: str, sets: int) -> int:
+    """Bytes of barriers and slots."""
+    return barrier_bytes(sets) + sets * cluster * slot_bytes(combine)
+
+
+def exchange(cluster: int, combine: str = "sums") -> str:
     """PTX that combines float32 numbers of every program of a cluster, in one order everywhere.
 
     Each program sends its numbers into a slot of every program's shared memory and waits for all
-    that it is sent: no barrier of the cluster, which would flush and invalidate the SM's L1.
+    that it is sent: no barrier of the cluster, which would flush and invalidate the SM's L1. It
+    first waits until the whole cluster runs.
+    """
+    moments = combine == "moments"
+    size = slot_bytes(combine)
+    base = "$6" if moments else "$4"
+    ours = "v4.f32 [b], {$2, $3, $4, $4}" if moments else "v2.f32 [b], {$2, $3}"
+    theirs = "v4.f32 {m, s, z, d}, [a]" if moments else "v2.f32 {m, s}, [a]"
+    lines = [
+        "{ .reg .pred p, q; .reg .b32 t, r, a, b, far; .reg .f32 m, s, z, d, w;",
+        f"mov.u32 t, %tid.x; mov.u32 r, %cluster_ctarank; add.u32 a, {base}, {barrier_bytes(1)};",
+        f"mad.lo.u32 b, r, {size}, a; setp.lt.u32 p, t, {cluster};",
+        "barrier.cluster.wait.acquire.aligned;",
+        f"@p mapa.shared::cluster.u32 b, b, t; @p mapa.shared::cluster.u32 far, {base}, t;",
+        f"@p st.async.shared::cluster.mbarrier::complete_tx::bytes.{ours}, [far];",
+        f"WAIT: mbarrier.try_wait.parity.shared.b64 q, [{base}], 0; @!q bra WAIT;",
+        f"and.b32 t, t, {cluster - 1}; mad.lo.u32 a, t, {size}, a; ld.shared.{theirs};",
+        *combining(cluster, combine, "$5"),
+    ]
+    return " ".join([*lines, "mov.f32 $0, m; mov.f32 $1, s; }"])
+
+
+def combining(cluster: int, combine: str, inverse: str) -> list[str]:
+    """PTX that combines what as many lanes hold in the registers m, s and z.
 
     Args:
         cluster: Programs of the cluster.
         combine: ``"sums"``: two sums. ``"softmax"``: a maximum, and a sum of exponentials relative
-            to it. ``"moments"``: how many elements, their mean and the sum of squares around it,
-            and 1 / the number of all; gives the mean of all and the sum of squares around that
+            to it. ``"moments"``: how many elements, their mean and the sum of squares around it;
+            gives the mean of all and the sum of squares around that
             (Chan et al. 1983, https://doi.org/10.1080/00031305.1983.10483115).
-        looped: The exchange happens again and again; the last operand counts. Two sets of slots are
-            enough: who sends the second time knows that all have read the first. Otherwise it first
-            waits until the whole cluster runs: only then may a program send to another.
+        inverse: Of moments, the operand that is 1 / the number of all.
     """
-    moments = combine == "moments"
-    size, received = _sizes(cluster, combine)
-    base, step = ("$6", "$7") if moments else ("$4", "$5")
-    ours = "v4.f32 [b], {$2, $3, $4, $4}" if moments else "v2.f32 [b], {$2, $3}"
-    theirs = "v4.f32 {m, s, z, d}, [a]" if moments else "v2.f32 {m, s}, [a]"
-    lines = [
-        "{ .reg .pred p, q; .reg .b32 t, r, a, b, bar, far, set, turn; .reg .f32 m, s, z, d, w;",
-        "mov.u32 t, %tid.x; mov.u32 r, %cluster_ctarank; mov.u32 set, 0; mov.u32 turn, 0;",
-        f"and.b32 set, {step}, 1; bfe.u32 turn, {step}, 1, 1;" if looped else "",
-        f"mad.lo.u32 bar, set, 8, {base}; mad.lo.u32 a, set, {received}, {base};",
-        f"add.u32 a, a, 16; mad.lo.u32 b, r, {size}, a; setp.lt.u32 p, t, {cluster};",
-        "" if looped else "barrier.cluster.wait.acquire.aligned;",
-        "@p mapa.shared::cluster.u32 b, b, t; @p mapa.shared::cluster.u32 far, bar, t;",
-        f"@p st.async.shared::cluster.mbarrier::complete_tx::bytes.{ours}, [far];",
-        "WAIT: mbarrier.try_wait.parity.shared.b64 q, [bar], turn; @!q bra WAIT;",
-    ]
-    if looped:
-        lines.append("setp.eq.u32 p, t, 0;")
-        lines.append(f"@p mbarrier.arrive.expect_tx.shared.b64 _, [bar], {received};")
-    lines.append(f"and.b32 t, t, {cluster - 1}; mad.lo.u32 a, t, {size}, a; ld.shared.{theirs};")
-    if moments:  # m: number, s: mean, z: squares
-        lines += ["mul.f32 w, m, s;", *_butterfly(cluster, "add", "w"), "mul.f32 w, w, $5;"]
+    lines: list[str] = []
+    if combine == "moments":
+        lines += ["mul.f32 w, m, s;", *_butterfly(cluster, "add", "w"), f"mul.f32 w, w, {inverse};"]
         lines.append("sub.f32 d, s, w; mul.f32 d, d, d; fma.rn.f32 s, m, d, z; mov.f32 m, w;")
     elif combine == "softmax":
         lines += ["mov.f32 z, m;", *_butterfly(cluster, "max", "m")]
@@ -92,8 +104,7 @@ def exchange(cluster: int, combine: str = "sums", looped: bool = False) -> str:
         lines.append("mul.f32 s, s, d;")
     else:
         lines += _butterfly(cluster, "add", "m")
-    lines += _butterfly(cluster, "add", "s")
-    return " ".join([*lines, "mov.f32 $0, m; mov.f32 $1, s; }"])
+    return lines + _butterfly(cluster, "add", "s")
 
 
 def _butterfly(cluster: int, combine: str, name: str) -> list[str]:
@@ -105,20 +116,9 @@ def _butterfly(cluster: int, combine: str, name: str) -> list[str]:
     return lines
 
 
-def n_clusters(plan: RowLaunch, n_rows: int, shift: int, device: torch.device) -> int:
-    """Clusters of a launch: one for each row, or as many as stay on the SMs."""
-    if not plan.programs_per_sm:
-        return n_rows
-    most = max(1, sm_count(device) * plan.programs_per_sm // plan.cluster)
-    if shift:  # all rows of a cluster have one head
-        return max(1, min(n_rows, most) // shift) * shift
-    return min(n_rows, most)
-
-
-def exchange_options(cluster: int, combine: str = "sums", looped: bool = False) -> dict[str, str]:
+def exchange_options(cluster: int, combine: str = "sums") -> dict[str, str]:
     """The two pieces of PTX that a kernel of this file takes."""
-    options = (cluster, combine, looped)
-    return {"PTX_ARRIVE": arrival(*options), "PTX": exchange(*options)}
+    return {"PTX_ARRIVE": arrival(cluster, combine), "PTX": exchange(cluster, combine)}
 
 
 def cluster_options(plan: RowLaunch, vec: int, device: torch.device) -> dict[str, Any]:
@@ -141,15 +141,12 @@ def arrive(PTX: gl.constexpr):
 
 
 @gluon.jit
-def exchanged(a, b, slots, step, PTX: gl.constexpr):
-    """Combine a pair over the cluster: [CLUSTER], so that each thread runs the PTX once.
-
-    step is int32 [CLUSTER] and counts the exchanges of a loop.
-    """
+def exchanged(a, b, slots, PTX: gl.constexpr):
+    """Combine a pair over the cluster: [CLUSTER], so that each thread runs the PTX once."""
     return gl.inline_asm_elementwise(
         PTX,
-        "=f,=f,f,f,r,r",
-        [a, b, slots, step],
+        "=f,=f,f,f,r",
+        [a, b, slots],
         dtype=(gl.float32, gl.float32),
         is_pure=False,
         pack=1,
@@ -157,26 +154,13 @@ def exchanged(a, b, slots, step, PTX: gl.constexpr):
 
 
 @gluon.jit
-def exchanged_moments(n, mean, squares, inverse, slots, step, PTX: gl.constexpr):
+def exchanged_moments(n, mean, squares, inverse, slots, PTX: gl.constexpr):
     """Mean and sum of squares around it over the cluster, from those of its parts: [CLUSTER]."""
     return gl.inline_asm_elementwise(
         PTX,
-        "=f,=f,f,f,f,f,r,r",
-        [n, mean, squares, inverse, slots, step],
+        "=f,=f,f,f,f,f,r",
+        [n, mean, squares, inverse, slots],
         dtype=(gl.float32, gl.float32),
-        is_pure=False,
-        pack=1,
-    )
-
-
-@gluon.jit
-def wait():
-    """Until every program of the cluster runs."""
-    return gl.inline_asm_elementwise(
-        "{ barrier.cluster.wait.acquire.aligned; mov.u32 $0, 0; }",
-        "=r",
-        [],
-        dtype=gl.int32,
         is_pure=False,
         pack=1,
     )

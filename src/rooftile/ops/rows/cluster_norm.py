@@ -17,7 +17,6 @@ from rooftile.ops.rows.cluster import (
     row_head,
     row_start,
     vector_ptrs,
-    wait,
     weight_ptrs,
 )
 
@@ -64,7 +63,7 @@ def _load_sum(x_ptrs, r_ptrs, h_ptrs, mask, HAS_RES: gl.constexpr):
 @gluon.jit
 def _write_row(
     raw, edge, row, y_row, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride_w, eps, offset,
-    head, offs, mask, col, used, n_cols, slots, step,
+    head, offs, mask, col, used, n_cols, slots,
     MEAN: gl.constexpr, CAST: gl.constexpr, BLOCK_N: gl.constexpr, VEC: gl.constexpr,
     EDGE: gl.constexpr, PACKED: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr,
     NARROW: gl.constexpr, PTX: gl.constexpr,
@@ -87,11 +86,11 @@ def _write_row(
             x_edge = gl.where(used, edge - narrow(mean, NARROW), 0.0)
         squares += part_sum(x_edge * x_edge, LAYOUT)
     if MEAN:
-        mean, squares = exchanged_moments(n, mean, squares, 1.0 / n_cols, slots, step, PTX)
+        mean, squares = exchanged_moments(n, mean, squares, 1.0 / n_cols, slots, PTX)
         if EDGE:
             edge = edge - narrow(mean, NARROW)
     else:
-        squares, _ = exchanged(squares, squares, slots, step, PTX)
+        squares, _ = exchanged(squares, squares, slots, PTX)
     rstd = gl.div_rn(one, gl.sqrt_rn(squares / n_cols + eps))
     x_hat = (reload(raw, PACKED).to(gl.float32) - mean[:, None]) * rstd[:, None]
     y = _scaled(x_hat, w_ptr, b_ptr, stride_w, head, offs, mask, offset, dtype, CAST, VEC)
@@ -117,7 +116,6 @@ def norm_fwd_cluster_kernel(
     y_ptr,  # [n_rows, n_cols], contiguous
     mean_ptr,  # [n_rows] float32 or None
     rstd_ptr,  # [n_rows] float32 or None
-    n_rows,
     n_cols,
     x_inner,
     stride_xo,
@@ -136,17 +134,13 @@ def norm_fwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
-    PERSISTENT: gl.constexpr,
     CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
     PTX_ARRIVE: gl.constexpr,
 ):
-    """A row a cluster; PERSISTENT: every n_clusters-th, the next on its way while one is written.
-
-    With SHIFT all rows of a persistent cluster have one head: n_clusters is a multiple of it.
-    """
+    """A row a cluster."""
     slots = arrive(PTX_ARRIVE)
     row = gl.program_id(0).to(gl.int64)
     head = row_head(row, stride_xo, SHIFT)
@@ -163,33 +157,11 @@ def norm_fwd_cluster_kernel(
         vector_ptrs(x_row + head, offs, VEC), vector_ptrs(r_row + head, offs, VEC),
         vector_ptrs(h_row + head, offs, VEC), mask, HAS_RES,
     )  # fmt: skip
-    step = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT)) * 0
-    if PERSISTENT:
-        n_clusters = gl.num_programs(0)
-        wait()
-        for i in range(gl.cdiv(n_rows - gl.program_id(0), n_clusters)):
-            here = row + i * n_clusters
-            after = here + n_clusters
-            x_next = x_ptr + row_start(after, x_inner, stride_xo, stride_xi)
-            raw_here = raw
-            raw = gl.load(
-                vector_ptrs(x_next + head, offs, VEC), mask=mask & (after < n_rows), other=0.0
-            )
-            edge = mask
-            if EDGE:
-                x_here = x_ptr + row_start(here, x_inner, stride_xo, stride_xi)
-                edge = gl.load(x_here + col, mask=used, other=0.0).to(gl.float32)
-            _write_row(
-                raw_here, edge, here, y_ptr + here * n_cols, w_ptr, b_ptr, mean_ptr, rstd_ptr,
-                stride_w, eps, offset, head, offs, mask, col, used, n_cols, slots, step + i,
-                MEAN, CAST, BLOCK_N, VEC, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
-            )  # fmt: skip
-    else:
-        edge = mask
-        if EDGE:
-            edge = _load_sum(x_row + col, r_row + col, h_row + col, used, HAS_RES).to(gl.float32)
-        _write_row(
-            raw, edge, row, y_ptr + row * n_cols, w_ptr, b_ptr, mean_ptr, rstd_ptr,
-            stride_w, eps, offset, head, offs, mask, col, used, n_cols, slots, step,
-            MEAN, CAST, BLOCK_N, VEC, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
-        )  # fmt: skip
+    edge = mask
+    if EDGE:
+        edge = _load_sum(x_row + col, r_row + col, h_row + col, used, HAS_RES).to(gl.float32)
+    _write_row(
+        raw, edge, row, y_ptr + row * n_cols, w_ptr, b_ptr, mean_ptr, rstd_ptr,
+        stride_w, eps, offset, head, offs, mask, col, used, n_cols, slots,
+        MEAN, CAST, BLOCK_N, VEC, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
+    )  # fmt: skip

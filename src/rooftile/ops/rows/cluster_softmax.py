@@ -17,7 +17,6 @@ from rooftile.ops.rows.cluster import (
     row_head,
     row_start,
     vector_ptrs,
-    wait,
 )
 
 _NEG_INF = gl.constexpr(-float("inf"))
@@ -35,7 +34,7 @@ def _probability(x, row_max, row_sum, LOG: gl.constexpr):
 
 @gluon.jit
 def _write_row(
-    raw, x_row, y_row, head, offs, mask, n_cols, slots, step,
+    raw, x_row, y_row, head, offs, mask, n_cols, slots,
     LOG: gl.constexpr, VEC: gl.constexpr, SHIFT: gl.constexpr, EDGE: gl.constexpr,
     PACKED: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr, NARROW: gl.constexpr,
     PTX: gl.constexpr,
@@ -50,7 +49,7 @@ def _write_row(
     exp_sum = part_sum(gl.exp(reload(raw, PACKED).to(gl.float32) - shift[:, None]), LAYOUT)
     if EDGE:
         exp_sum += part_sum(gl.exp(edge - narrow(shift, NARROW)), LAYOUT)
-    row_max, row_sum = exchanged(top, exp_sum, slots, step, PTX)
+    row_max, row_sum = exchanged(top, exp_sum, slots, PTX)
     y = _probability(reload(raw, PACKED).to(gl.float32), row_max[:, None], row_sum[:, None], LOG)
     dtype: gl.constexpr = y_row.dtype.element_ty
     gl.store(vector_ptrs(y_row + head, offs, VEC), y.to(dtype), mask=mask)
@@ -63,7 +62,6 @@ def _write_row(
 def softmax_fwd_cluster_kernel(
     x_ptr,  # [n_rows, n_cols]
     y_ptr,  # [n_rows, n_cols]
-    n_rows,
     n_cols,
     x_inner,
     stride_xo,
@@ -77,17 +75,13 @@ def softmax_fwd_cluster_kernel(
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
     PACKED: gl.constexpr,
-    PERSISTENT: gl.constexpr,
     CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     NARROW: gl.constexpr,
     PTX: gl.constexpr,
     PTX_ARRIVE: gl.constexpr,
 ):
-    """A row a cluster; PERSISTENT: every n_clusters-th, the next on its way while one is written.
-
-    With SHIFT all rows of a persistent cluster have one head: n_clusters is a multiple of it.
-    """
+    """A row a cluster."""
     slots = arrive(PTX_ARRIVE)
     row = gl.program_id(0).to(gl.int64)
     head = row_head(row, stride_xo, SHIFT)
@@ -95,29 +89,10 @@ def softmax_fwd_cluster_kernel(
     mask = offs // VEC < (n_cols - head) // VEC
     x_row = x_ptr + row_start(row, x_inner, stride_xo, stride_xi)
     raw = gl.load(vector_ptrs(x_row + head, offs, VEC), mask=mask, other=_NEG_INF)
-    step = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT)) * 0
-    if PERSISTENT:
-        n_clusters = gl.num_programs(0)
-        wait()
-        for i in range(gl.cdiv(n_rows - gl.program_id(0), n_clusters)):
-            here = row + i * n_clusters
-            x_here = x_ptr + row_start(here, x_inner, stride_xo, stride_xi)
-            y_here = y_ptr + row_start(here, y_inner, stride_yo, stride_yi)
-            after = here + n_clusters
-            x_next = x_ptr + row_start(after, x_inner, stride_xo, stride_xi)
-            ahead = mask & (after < n_rows)
-            raw_here = raw
-            raw = gl.load(vector_ptrs(x_next + head, offs, VEC), mask=ahead, other=_NEG_INF)
-            _write_row(
-                raw_here, x_here, y_here, head, offs, mask, n_cols, slots, step + i,
-                LOG, VEC, SHIFT, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
-            )  # fmt: skip
-    else:
-        y_row = y_ptr + row_start(row, y_inner, stride_yo, stride_yi)
-        _write_row(
-            raw, x_row, y_row, head, offs, mask, n_cols, slots, step,
-            LOG, VEC, SHIFT, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
-        )  # fmt: skip
+    _write_row(
+        raw, x_row, y_ptr + row_start(row, y_inner, stride_yo, stride_yi), head, offs, mask, n_cols,
+        slots, LOG, VEC, SHIFT, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -167,7 +142,7 @@ def softmax_bwd_cluster_kernel(
             part += part_sum(dy_edge, LAYOUT)
         else:
             part += part_sum(dy_edge * y_edge, LAYOUT)
-    total, _ = exchanged(part, part, slots, slots, PTX)
+    total, _ = exchanged(part, part, slots, PTX)
     y = reload(y_raw, PACKED).to(gl.float32)
     dy = reload(dy_raw, PACKED).to(gl.float32)
     if LOG:

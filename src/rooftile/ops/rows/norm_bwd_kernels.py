@@ -339,14 +339,7 @@ def norm_bwd_columns_kernel(
 
 
 @triton.jit
-def column_sum_kernel(
-    part_ptr,  # [n_parts, n_cols] float32
-    out_ptr,  # [n_cols]
-    n_parts,
-    n_cols,
-    ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+def _column_sum(part_ptr, out_ptr, n_parts, n_cols, ROWS: tl.constexpr, BLOCK_N: tl.constexpr):
     """Sum the programs' parts in a fixed order."""
     col = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     total = tl.zeros((ROWS, BLOCK_N), tl.float32)
@@ -356,3 +349,33 @@ def column_sum_kernel(
         total += tl.load(part_ptr + row.to(tl.int64) * n_cols + col, mask=mask, other=0.0)
     out = tl.sum(total, axis=0)[None, :].to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + col, out, mask=col < n_cols)
+
+
+@triton.jit
+def column_sum_kernel(
+    part_ptr,  # [n_parts, n_cols] float32
+    out_ptr,  # [n_cols]
+    n_parts,
+    n_cols,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    _column_sum(part_ptr, out_ptr, n_parts, n_cols, ROWS, BLOCK_N)
+
+
+@triton.jit
+def two_column_sums_kernel(
+    a_ptr,  # [n_parts, n_cols] float32
+    b_ptr,  # [n_parts, n_cols] float32
+    a_out_ptr,  # [n_cols]
+    b_out_ptr,  # [n_cols]
+    n_parts,
+    n_cols,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Both at a time: alone neither fills the GPU."""
+    if tl.program_id(1) == 0:
+        _column_sum(a_ptr, a_out_ptr, n_parts, n_cols, ROWS, BLOCK_N)
+    else:
+        _column_sum(b_ptr, b_out_ptr, n_parts, n_cols, ROWS, BLOCK_N)

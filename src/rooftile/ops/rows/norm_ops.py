@@ -12,14 +12,8 @@ from torch import Tensor
 
 from rooftile.ops._launch import register
 from rooftile.ops._replay import empty
-from rooftile.ops.rows.norm import (
-    Norm,
-    Statistics,
-    Wanted,
-    norm_backward,
-    norm_forward,
-    statistics_like,
-)
+from rooftile.ops.rows.norm import Norm, Statistics, norm_forward, statistics_like
+from rooftile.ops.rows.norm_backward import Wanted, norm_backward
 
 _FORWARD_ARGS = (
     "Tensor x, Tensor? residual, Tensor? weight, Tensor? bias, "
@@ -152,6 +146,7 @@ class _Norm(torch.autograd.Function):
         ctx: Any, name: str, x: Tensor, residual: Tensor | None, weight: Tensor | None,
         bias: Tensor | None, n_dims: int, eps: float, offset: float, cast: bool,
     ) -> Any:  # fmt: skip
+        ctx.set_materialize_grads(False)  # no zeros for a sum that goes nowhere: they would be read
         y, h, mean, rstd = OPS[name].fwd(x, residual, weight, bias, n_dims, eps, offset, cast)
         ctx.save_for_backward(x if residual is None else h, weight, bias, mean, rstd)
         ctx.args = name, n_dims, offset
@@ -160,15 +155,17 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Tensor, dh: Tensor | None = None) -> Any:
+    def backward(ctx: Any, dy: Tensor | None, dh: Tensor | None = None) -> Any:
         name, n_dims, offset = ctx.args
+        x_dtype, r_dtype = ctx.dtypes
         x, weight, bias, mean, rstd = ctx.saved_tensors
+        if dy is None:
+            dy = torch.zeros_like(x, dtype=x_dtype)
         want_x, want_r, want_weight, want_bias = ctx.needs_input_grad[1:5]
         dx, dweight, dbias = OPS[name].bwd(
             dy, dh, x, weight, mean if "layer" in name else None, rstd, n_dims, offset,
             want_weight, bias if want_bias else None,
         )  # fmt: skip
-        x_dtype, r_dtype = ctx.dtypes
         return (
             None,
             dx.to(x_dtype) if want_x else None,

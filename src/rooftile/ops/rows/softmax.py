@@ -14,7 +14,7 @@ from rooftile.ops._launch import (
 )
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange_options, n_clusters
+from rooftile.ops.rows.cluster import cluster_options, exchange_options
 from rooftile.ops.rows.cluster_softmax import (
     softmax_bwd_cluster_kernel,
     softmax_fwd_cluster_kernel,
@@ -50,11 +50,10 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
-            softmax_fwd_cluster_kernel, (n_clusters(plan, n_rows, shift, x.device),), x.device,
-            x, y, n_rows, n_cols, *x_rows[:3], *y_rows[:3],
+            softmax_fwd_cluster_kernel, (n_rows,), x.device,
+            x, y, n_cols, *x_rows[:3], *y_rows[:3],
             LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, PERSISTENT=plan.programs_per_sm > 0,
-            **exchange_options(plan.cluster, "softmax", plan.programs_per_sm > 0),
+            PACKED=plan.packed and itemsize == 2, **exchange_options(plan.cluster, "softmax"),
             **cluster_options(plan, vec, x.device),
         )  # fmt: skip
     else:
