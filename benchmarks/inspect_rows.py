@@ -27,7 +27,7 @@ from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 
 from rooftile.ops import _launch
-from rooftile.ops.rows import norm, softmax
+from rooftile.ops.rows import norm, norm_backward, resident, softmax
 from rooftile.plan.launch import override
 
 _BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -91,7 +91,7 @@ def record(run: Callable[[], Any]) -> Iterator[tuple[Any, tuple[Any, ...], dict[
     def launch(kernel: Any, grid: Any, device: Any, *args: Any, **meta: Any) -> None:
         calls.append((kernel, args, meta))
 
-    modules = (norm, softmax)
+    modules = (norm, norm_backward, softmax)
     before = [m.launch for m in modules]
     for m in modules:
         m.launch = launch
@@ -117,13 +117,13 @@ def calls(op: str, n_cols: int, dtype: torch.dtype) -> Callable[[], Any]:
         "layer_norm_fwd": lambda: norm.norm_forward(
             x, None, w, w, norm.Norm(1, 1e-6, True), None, x, norm.Statistics(stats, stats)
         ),
-        "rms_norm_bwd": lambda: norm.norm_backward(
+        "rms_norm_bwd": lambda: norm_backward.norm_backward(
             x, None, x, w, norm.Statistics(None, stats), norm.Norm(1, 1e-6, False),
-            norm.Wanted(x, w, None),
+            norm_backward.Wanted(x, w, None),
         ),
-        "layer_norm_bwd": lambda: norm.norm_backward(
+        "layer_norm_bwd": lambda: norm_backward.norm_backward(
             x, None, x, w, norm.Statistics(stats, stats), norm.Norm(1, 1e-6, True),
-            norm.Wanted(x, w, w),
+            norm_backward.Wanted(x, w, w),
         ),
     }  # fmt: skip
     return table[op]
@@ -143,7 +143,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--set", nargs="*", default=[], help="FAMILY:name=JSON")
     args = parser.parse_args()
-    for module in (_launch, norm, softmax):  # an H200 in name
+    resident.clusters_at_once = lambda cluster, device: 128 // cluster
+    for module in (_launch, norm, norm_backward, resident, softmax):  # an H200 in name
+        module.may_stay = lambda device: True
         module.is_nvidia = lambda device: True
         module.max_cluster = lambda device: 16 if args.arch in (90, 100) else 8 * (args.arch > 90)
         module.sm_count = lambda device: 132
