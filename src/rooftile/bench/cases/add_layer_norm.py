@@ -16,11 +16,12 @@ _ours = our_op("add_layer_norm")
 
 
 def _inputs(dims: Dims, dtype: torch.dtype, device: str) -> tuple[Tensor, ...]:
-    shape, n = (dims["M"], dims["N"]), (dims["N"],)
-    sizes = (shape, shape, n, n)
-    return tuple(
-        torch.randn(size, dtype=dtype, device=device, requires_grad=True) for size in sizes
+    """The residual asks for no gradient: it is that of x, and a second leaf would copy it."""
+    m, n = dims["M"], dims["N"]
+    x, residual, weight, bias = (
+        torch.randn(size, dtype=dtype, device=device) for size in ((m, n), (m, n), (n,), (n,))
     )
+    return x.requires_grad_(), residual, weight.requires_grad_(), bias.requires_grad_()
 
 
 def _reference(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor) -> Results:
