@@ -32,10 +32,11 @@ from rooftile.bench.case import Case
 from rooftile.bench.cases import OPS, cases_of
 from rooftile.bench.clock import CACHES, Clock, CudaClock, HostClock
 from rooftile.bench.environment import environment
+from rooftile.bench.job import Job
 from rooftile.bench.peers import providers
 from rooftile.bench.results import append
 from rooftile.bench.rounds import Settings, describe
-from rooftile.bench.run import Job, ceilings_of, run
+from rooftile.bench.run import ceilings_of, run
 from rooftile.records.measurement import Direction, Environment, Measurement
 
 IMPORTANCE = (

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rooftile.bench.cases import OPS, cases_of
-from rooftile.bench.run import Job, run
+from rooftile.bench.job import Job
+from rooftile.bench.run import run
 from rooftile.errors import InputError
 
 CASES = [case for op in OPS for case in cases_of(op)]

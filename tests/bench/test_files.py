@@ -11,11 +11,12 @@ import torch
 
 from rooftile.bench import environment as surroundings_of
 from rooftile.bench.demand import hold, parse
+from rooftile.bench.job import Job
 from rooftile.bench.load import cases
 from rooftile.bench.ours import find, our_op
 from rooftile.bench.peers import check_against, known_peers, providers, versions
 from rooftile.bench.results import append, file_of, to_line
-from rooftile.bench.run import Job, run
+from rooftile.bench.run import run
 from rooftile.errors import FileFormatError, GateError, InputError, TargetError
 from rooftile.records.io import read_lines, to_json
 from rooftile.records.measurement import Measurement

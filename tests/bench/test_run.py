@@ -9,7 +9,8 @@ import torch
 
 from rooftile.bench import gate
 from rooftile.bench.case import Peer
-from rooftile.bench.run import Job, ceilings_of, check_only, run
+from rooftile.bench.job import Job
+from rooftile.bench.run import ceilings_of, check_only, run
 from rooftile.errors import InputError
 from rooftile.records.cost import Cost
 from rooftile.records.measurement import Environment

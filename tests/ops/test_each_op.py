@@ -12,7 +12,8 @@ from ops.close import DTYPES
 
 from rooftile.bench.cases import OPS, cases_of
 from rooftile.bench.environment import environment
-from rooftile.bench.run import Job, check_only
+from rooftile.bench.job import Job
+from rooftile.bench.run import check_only
 
 CASES = {case.label: case for op in OPS for case in cases_of(op)}
 # the last of the small shapes has several rows that start anywhere

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rooftile.bench.case import Case
     from rooftile.bench.clock import Clock
     from rooftile.bench.demand import Demand
-    from rooftile.bench.run import Job
+    from rooftile.bench.job import Job
     from rooftile.records.claim import ClaimTable
     from rooftile.records.measurement import Cache, Direction, Environment, Measurement
 
@@ -192,9 +192,10 @@ def _jobs(
     import torch
 
     from rooftile.bench.case import DIRECTIONS, Case
+    from rooftile.bench.job import Job
     from rooftile.bench.load import cases
     from rooftile.bench.peers import check_against, known_peers
-    from rooftile.bench.run import Job, ceilings_of
+    from rooftile.bench.run import ceilings_of
 
     name = _dtype_name(dtype)
     for direction in directions or ():

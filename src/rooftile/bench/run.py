@@ -15,6 +15,7 @@ from rooftile.bench import gate
 from rooftile.bench.anomaly import anomaly, peaks
 from rooftile.bench.case import Case, Inputs, Peer, Results
 from rooftile.bench.clock import Call, Clock
+from rooftile.bench.job import Job
 from rooftile.bench.peers import providers
 from rooftile.bench.rounds import Settings, describe, interleave, warm_up
 from rooftile.cost.formulas.matmul import matmul_forward
@@ -30,7 +31,6 @@ from rooftile.records.measurement import (
 from rooftile.spec.dtypes import math_key
 
 SEED = 0
-_MATMUL_N = 8192  # large enough for the full rate, 1.6 ms of an H200
 
 Stage = Callable[[str, str], None]  # provider, what it begins
 
@@ -46,31 +46,6 @@ class _Entry:
     seconds: list[float] = field(default_factory=list)
     host_s: float | None = None
     peak_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to measure.
-
-    Attributes:
-        case: The op, its inputs and who computes it.
-        direction: Which pass.
-        shape: Lengths of the case's dimensions.
-        dtype: Of the inputs.
-        device: Where it runs.
-        against: Peers' names.
-        ceilings: Which ceilings run in the same rounds: ``"copy"``, ``"matmul"``.
-        matmul_n: Size of the square matmul.
-    """
-
-    case: Case
-    direction: Direction
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: str = "cuda"
-    against: tuple[str, ...] = ()
-    ceilings: tuple[str, ...] = ("copy",)
-    matmul_n: int = _MATMUL_N
 
 
 def run(
