@@ -44,11 +44,6 @@ def _adagrad(op: Op) -> int:
     return 2 + 5 + 2 * (number(op, "weight_decay", 0.0) != 0)
 
 
-def adamw_flops(elements: int, *, weight_decay: bool = True, amsgrad: bool = False) -> int:
-    """FLOP of one AdamW step over that many parameters."""
-    return elements * (3 + 4 + 3 + 3 + weight_decay + amsgrad)
-
-
 def _step(op: Op, count: Callable[[Op], int]) -> Cost:
     scaled = op.operand("grad_scale") is not None
     per_element = count(op) + flag(op, "maximize") + scaled

@@ -37,7 +37,7 @@ from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_st
 _K_BAR = gl.constexpr(8)
 _NEG_INF = gl.constexpr(-float("inf"))
 _LN2 = gl.constexpr(0.6931471805599453)
-_MASKED = gl.constexpr(1)  # the first block of a tile is masked
+# of EDGES, where 1 says that the first block of a tile is masked
 _EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no key
 
 
