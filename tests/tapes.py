@@ -11,6 +11,9 @@ from rooftile.records.plan import FusionGroup, Plan
 from rooftile.records.tensor import Tensor, contiguous
 from rooftile.spec.devices import device
 
+ROWS, COLS = 1024, 512
+N = ROWS * COLS * 2  # bytes of one bfloat16 tensor of that shape
+
 
 class Tape:
     """Ops in the order they are written down; every fresh tensor has a storage of its own."""
@@ -95,3 +98,8 @@ def only(plan: Plan) -> FusionGroup:
 def reasons(plan: Plan) -> dict[tuple[int, int], str]:
     """Why a producer and its consumer are in two kernels."""
     return {(refusal.producer, refusal.consumer): refusal.reason for refusal in plan.refusals}
+
+
+def traffic(group: FusionGroup) -> tuple[int, int]:
+    """Bytes of a group before and after it is fused."""
+    return group.bytes_before, group.bytes_after
