@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import torch
+from compile_first import compile_all, fill_caches
 from journal import Journal
 from summary import one_line, table
 from supervise import CRASHED, supervise
@@ -45,9 +46,13 @@ IMPORTANCE = (
     ("layer_norm", "forward"),
     ("add_rms_norm", "forward"),
     ("attention", "forward"),
-    ("attention", "backward"),
     ("attention[causal]", "forward"),
+    ("attention", "backward"),
     ("attention[causal]", "backward"),
+    ("attention[gqa]", "forward"),
+    ("attention[window]", "forward"),
+    ("attention[gqa]", "backward"),
+    ("attention[window]", "backward"),
     ("softmax", "backward"),
     ("rms_norm", "backward"),
     ("layer_norm", "backward"),
@@ -71,7 +76,8 @@ IMPORTANCE = (
     ("add_layer_norm", "backward"),
 )
 # columns from the most telling on: the middle, both ends, an odd one, then what lies between
-COLUMNS = (8192, 65_536, 1024, 262_144, 512, 50_257, 4096, 256, 131_072, 16_384, 32_768, 12_345)
+COLUMNS = (8192, 65_536, 1024, 262_144, 512, 50_257, 4096, 256, 131_072, 16_384, 32_768, 12_345,
+           2048)  # fmt: skip
 HOST_SHAPE = (64, 1024)  # where the host's time per call is all there is
 
 
@@ -92,24 +98,36 @@ class Planned:
 def plan(options: argparse.Namespace) -> list[Planned]:
     """All jobs, the most important first."""
     jobs = []
-    for place, (op, direction) in enumerate(IMPORTANCE):
-        if op not in options.ops or direction not in options.directions:
+    for case in (case for op in OPS for case in cases_of(op)):
+        if options.ops and not {case.op, case.label} & set(options.ops):
             continue
-        for case in cases_of(op):
-            jobs += list(_jobs(case, direction, place, options))  # type: ignore[arg-type]
+        for direction in case.costs:
+            if direction in options.directions:
+                jobs += list(_jobs(case, direction, _place(case, direction), options))
     return sorted(jobs, key=lambda planned: planned.rank)
+
+
+def _place(case: Case, direction: Direction) -> int:
+    """Where a form, or else its op, stands among the others; the last where nowhere."""
+    for name in (case.label, case.op):
+        if (name, direction) in IMPORTANCE:
+            return IMPORTANCE.index((name, direction))
+    return len(IMPORTANCE)
 
 
 def _jobs(
     case: Case, direction: Direction, place: int, options: argparse.Namespace
 ) -> Iterator[Planned]:
     shapes = case.small if options.dry_run else case.shapes.get(direction, ())
-    small = direction == "forward" and case.dims == ("M", "N") and options.host_shape
+    rows = case.dims == ("M", "N")
+    small = direction == "forward" and rows and options.host_shape
     extra = [HOST_SHAPE] if small and not options.dry_run else []
     for number, shape in enumerate([*shapes, *extra]):
         if options.columns and shape[-1] not in options.columns:
             continue
-        tier = COLUMNS.index(shape[-1]) if shape[-1] in COLUMNS else number
+        if options.shapes and "x".join(map(str, shape)) not in options.shapes:
+            continue
+        tier = COLUMNS.index(shape[-1]) if rows and shape[-1] in COLUMNS else number
         tier = len(COLUMNS) if shape == HOST_SHAPE else tier
         job = Job(
             case=case,
@@ -138,7 +156,7 @@ def worker(options: argparse.Namespace) -> int:
         rows = measure(planned, clock, surroundings, options, journal, left_out)
         append(options.out, rows)
         journal.write("done", planned.key)
-        print(one_line(rows), flush=True)
+        print(f"{options.until - time.time():4.0f} s left", one_line(rows), flush=True)
         if not options.dry_run and not device_answers():
             return CRASHED
     return 0
@@ -213,10 +231,11 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default=out, help="rows are added to this file")
     parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing after that")
-    parser.add_argument("--ops", type=names, default=OPS)
+    parser.add_argument("--ops", type=names, default=(), help="such as softmax,attention[causal]")
     parser.add_argument("--directions", type=names,
                         default=("forward", "backward", "forward_backward"))  # fmt: skip
     parser.add_argument("--columns", type=lambda text: tuple(map(int, names(text))), default=())
+    parser.add_argument("--shapes", type=names, default=(), help="of the cases' own, as 8192x8192")
     parser.add_argument("--against", type=names, default=("quack", "compile", "liger", "eager"))
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--cache", default="cold", choices=CACHES)
@@ -231,6 +250,10 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--dry-run", action="store_true", help="on a CPU, at small shapes")
     parser.add_argument("--list", action="store_true", help="print the plan and end")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--compilers", type=int, default=0, help="processes that fill the compilers' caches first"
+    )
+    parser.add_argument("--compile-part", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.words = [word for word in words if word != "--worker"]
@@ -247,8 +270,14 @@ def main(words: list[str]) -> int:
         for planned in plan(options):
             print(planned.key, *providers(planned.job.case, options.against))
         return 0
-    command = [sys.executable, str(Path(__file__).resolve()), *options.words, "--worker"]
+    if options.compile_part is not None:
+        part = plan(options)[options.compile_part :: options.compilers]
+        return compile_all([planned.job for planned in part], options.until)
+    command = [sys.executable, str(Path(__file__).resolve()), *options.words]
     command += ["--until", str(options.until)]
+    if options.compilers:
+        print(fill_caches(command, options.compilers, options.until), flush=True)
+    command.append("--worker")
     code = supervise(command, options.until, Journal(options.out))
     print(table(options.out))
     return code

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import measurements
 import pytest
 import torch
+import torch.nn.functional as F
 
 from rooftile.api.benchmark import claims_beside
-from rooftile.bench import cuda_attention, gate, nvrtc
+from rooftile.bench import attention_peers, cuda_attention, gate, nvrtc
+from rooftile.bench.attention_form import Form
 from rooftile.bench.cases import attention as cases
 from rooftile.bench.peers import known_peers, providers
 from rooftile.errors import InputError, MissingDependencyError, RooftileError
@@ -29,15 +32,92 @@ def library():
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.label)
 def test_the_truth_by_parts_is_the_truth(case, direction, monkeypatch):
-    """Two heads in two parts give what the definition gives, gradients too."""
+    """Four heads in four parts give what the definition gives, gradients too."""
     monkeypatch.setattr(cases, "_PART", 33 * 33)
-    inputs = case.inputs(case.sizes((1, 2, 33, 16)), torch.float32, "cpu")
+    inputs = case.inputs(case.sizes((1, 4, 33, 16)), torch.float32, "cpu")
     grads = gate.output_grads(case, inputs, direction)
     parts = gate.truth(case, inputs, grads, direction)
     whole = gate.truth(replace(case, by_parts=None), inputs, grads, direction)
     assert len(parts.results) == (1 if direction == "forward" else 3)
     for got, want in zip(parts.results, whole.results, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.label)
+def test_the_definition_is_that_of_torch(case):
+    """torch's own attention with the mask written out and each key's head given to its queries."""
+    q, k, v = (t.detach() for t in case.inputs(case.sizes((2, 8, 32, 16)), torch.float64, "cpu"))
+    row, col = torch.arange(32)[:, None], torch.arange(32)
+    seen = {
+        "": torch.ones(32, 32, dtype=torch.bool),
+        "causal": col <= row,
+        "gqa": col <= row,
+        "window": (col <= row) & (row - col <= 4),  # an eighth of 32 before its own place
+    }[case.variant]
+    assert k.shape[1] == (2 if case.variant == "gqa" else 8)
+    want = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
+    torch.testing.assert_close(case.reference(q, k, v), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("variant", "pairs", "kv_heads"),
+    [("", 32 * 32, 8), ("causal", 528, 8), ("gqa", 528, 2), ("window", 1 + 2 + 3 + 4 + 28 * 5, 8)],
+)
+def test_work_is_that_of_the_pairs_that_see_each_other(variant, pairs, kv_heads):
+    """4 FLOP a pair and column forward, 10 backward; keys and values at their own heads."""
+    case = next(case for case in cases.CASES if case.variant == variant)
+    dims = case.sizes((2, 8, 32, 16))
+    forward, backward = (case.costs[name](dims, 2) for name in ("forward", "backward"))
+    assert forward.matrix_flops == 4 * 2 * 8 * pairs * 16
+    assert backward.matrix_flops == 10 * 2 * 8 * pairs * 16
+    assert forward.read_bytes == 2 * (8 + 2 * kv_heads) * 32 * 16 * 2
+
+
+def test_heads_that_cannot_be_shared_out_are_refused():
+    """Four queries' heads to a key's: not of six."""
+    case = next(case for case in cases.CASES if case.variant == "gqa")
+    with pytest.raises(InputError, match="H must be a multiple of 4, got 6"):
+        case.inputs(case.sizes((1, 6, 16, 16)), torch.float32, "cpu")
+    with pytest.raises(InputError, match="H must be a multiple of 4, got 6"):
+        case.costs["forward"](case.sizes((1, 6, 16, 16)), 2)
+
+
+def test_peers_without_a_form_are_left_out():
+    """torch's backends take no window, the kernel by hand neither it nor shared heads."""
+    names = {case.variant: set(case.peers) for case in cases.CASES}
+    assert names[""] == names["causal"] == {"flash2", "cudnn", "flex", "cuda", "flash-attn-4"}
+    assert names["gqa"] == {"flash2", "cudnn", "flex", "flash-attn-4"}
+    assert names["window"] == {"flex", "flash-attn-4"}
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("variant", ["causal", "gqa", "window"])
+def test_flex_attention_sees_what_the_definition_sees(variant, monkeypatch):
+    """The mask and the shared heads that it is given, run uncompiled."""
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    case = next(case for case in cases.CASES if case.variant == variant)
+    q, k, v = (t.detach() for t in case.inputs(case.sizes((1, 4, 128, 16)), torch.float32, "cpu"))
+    got = case.peers["flex"].load()(q, k, v)
+    torch.testing.assert_close(got, case.reference(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["", "causal", "gqa", "window"])
+def test_flash_attention_4_is_asked_for_the_same(variant, monkeypatch):
+    """Its window is a pair of keys before and after; without one, the causal switch."""
+    asked = []
+
+    def flash_attn_func(q, k, v, **options):
+        asked.append((tuple(q.shape), tuple(k.shape), options))
+        return q, None
+
+    library = SimpleNamespace(flash_attn_func=flash_attn_func)
+    monkeypatch.setattr(attention_peers, "import_module", {"flash_attn.cute": library}.__getitem__)
+    case = next(case for case in cases.CASES if case.variant == variant)
+    q, k, v = case.inputs(case.sizes((1, 4, 32, 16)), torch.float32, "cpu")
+    assert case.peers["flash-attn-4"].load()(q, k, v).shape == q.shape
+    window = (4, 0) if variant == "window" else (None, None)
+    options = {"causal": variant in ("causal", "gqa"), "window_size": window}
+    assert asked == [((1, 32, 4, 16), (1, 32, 1 if variant == "gqa" else 4, 16), options)]
 
 
 def test_the_truth_holds_few_scores_at_a_time(monkeypatch):
@@ -48,10 +128,10 @@ def test_the_truth_holds_few_scores_at_a_time(monkeypatch):
         seen.append(q.shape[0])
         return q
 
-    monkeypatch.setattr(cases, "_reference", lambda causal: reference)
+    monkeypatch.setattr(cases, "_reference", lambda form: reference)
     q = torch.empty(ARTICLE, device="meta")
     with torch.no_grad():
-        cases._by_parts(False)(q, q, q)
+        cases._by_parts(Form())(q, q, q)
     assert seen == [16] * 32
 
 
@@ -67,7 +147,7 @@ def test_all_peers_of_attention_run_unless_some_are_named():
 
 def test_the_articles_shape_comes_first():
     """Batch 16, 32 heads, 4096 tokens, head dim 128, in both passes, full and causal."""
-    for case in cases.CASES:
+    for case in cases.CASES[:2]:
         assert case.shapes["forward"][0] == case.shapes["backward"][0] == ARTICLE
 
 

@@ -35,7 +35,7 @@ def test_every_op_is_run_once_before_any_is_run_twice(module):
     assert first[0][2] == "32768x8192"
     places = {op: next(i for i, key in enumerate(keys) if key[0].startswith(op))
               for op in device_run.OPS}  # fmt: skip
-    assert max(places.values()) < 30
+    assert max(places.values()) < len(device_run.IMPORTANCE)
     assert len(keys) == len({"|".join(key) for key in keys})
     assert [key for key in keys if key[2] == "64x1024"]
 
@@ -63,6 +63,23 @@ def test_the_plan_can_be_narrowed(module):
         "softmax|backward|32768x8192|torch.bfloat16",
         "softmax|backward|524288x512|torch.bfloat16",
     ]
+
+
+def test_a_form_of_an_op_can_be_asked_for(module):
+    """By its label and its shape: the causal attention of the article, in one pass."""
+    device_run = module("device_run")
+    words = "--ops attention[causal] --directions backward --shapes 16x32x4096x128"
+    keys = [p.key for p in device_run.plan(device_run.parse(words.split()))]
+    assert keys == ["attention[causal]|backward|16x32x4096x128|torch.bfloat16"]
+
+
+def test_the_articles_shape_comes_before_the_sweep_over_lengths(module):
+    """Of attention's jobs, both passes and both masks at it are the first four."""
+    device_run = module("device_run")
+    planned = device_run.plan(device_run.parse(["--ops", "attention"]))
+    assert {p.key.split("|")[2] for p in planned[:4]} == {"16x32x4096x128"}
+    assert {p.job.shape[2] for p in planned} == {512, 1024, 4096, 16_384}
+    assert {p.job.shape[3] for p in planned} == {64, 128, 256}
 
 
 def test_a_crash_is_laid_at_the_door_of_who_had_begun(module, tmp_path):
@@ -107,11 +124,13 @@ def test_a_worker_that_never_begins_is_given_up(module, tmp_path):
     assert supervise.supervise(broken, time.time() + 100, journal) == 1
 
 
-def start(out: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+def start(
+    out: Path, *words: str, path: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run the script on this machine, at small shapes."""
     command = [sys.executable, str(SCRIPT), "--dry-run", "--out", str(out), "--rounds", "2", *words]
     paths = [str(path)] if path else []
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **more}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
 
 
@@ -135,3 +154,32 @@ def test_a_peer_that_kills_the_process_does_not_end_the_sweep(tmp_path):
     assert (again.returncode, out.read_text()) == (0, before)
     assert "swiglu" in again.stdout.splitlines()[-1]
     assert {json.loads(line)["op"] for line in before.splitlines()} == {"swiglu"}
+
+
+def test_caches_can_be_filled_before_the_sweep(tmp_path):
+    """Every provider is called once by the processes; a choice the compiler timed is forgotten."""
+    peer = tmp_path / "path" / "liger_kernel" / "ops"
+    peer.mkdir(parents=True)
+    for folder in (peer, peer.parent):
+        (folder / "__init__.py").write_text("")
+    (peer / "softmax.py").write_text(
+        "import os, pathlib\n"
+        f"pathlib.Path({str(tmp_path)!r}, f'called-{{os.getpid()}}').touch()\n"
+        "class LigerSoftmaxFunction:\n"
+        "    def apply(x):\n"
+        "        raise ValueError('no such width')\n"
+    )
+    chosen = tmp_path / "inductor" / "ab" / "x.best_config"
+    chosen.parent.mkdir(parents=True)
+    chosen.write_text("{}")
+    words = ("--ops", "softmax", "--directions", "forward", "--against", "liger")
+    done = start(
+        tmp_path / "a.jsonl", *words, "--compilers", "2", "--columns", "256,17",
+        path=peer.parents[1], TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2 processes, 0 of which did not end well; 1 choices" in done.stdout
+    assert "-- softmax liger: ValueError: no such width" in done.stderr
+    assert len(list(tmp_path.glob("called-*"))) == 3  # two that compile, one that times
+    assert not chosen.exists()
+    assert len(read_lines(tmp_path / "a.jsonl", Measurement)) == 2 * 3

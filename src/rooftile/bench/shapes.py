@@ -8,8 +8,8 @@ from collections.abc import Iterable
 ELEMENTS = 2**28
 # 50,257: the vocabulary of GPT-2; 12,345: odd, between two powers of two
 ODD = (50_257, 12_345)
-FORWARD = (256, 512, 1024, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, *ODD)
-BACKWARD = (512, 1024, 4096, 8192, 16_384, 32_768, 65_536, *ODD)
+BACKWARD = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, *ODD)
+FORWARD = (256, *BACKWARD, 131_072, 262_144)
 # for a check without a GPU: one block, a row that no block divides, one mostly of padding
 SMALL = ((4, 256), (3, 1023), (5, 17))
 
