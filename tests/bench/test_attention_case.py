@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from rooftile.api.benchmark import claims_beside
 from rooftile.bench import attention_peers, cuda_attention, gate, nvrtc
 from rooftile.bench.attention_form import Form
+from rooftile.bench.attention_rounding import gradient_rounding
 from rooftile.bench.cases import attention as cases
 from rooftile.bench.peers import known_peers, providers
 from rooftile.errors import InputError, MissingDependencyError, RooftileError
@@ -218,3 +219,38 @@ def test_what_does_not_compile_is_told_as_the_compiler_tells_it(library):
     """With the line."""
     with pytest.raises(RooftileError, match=r'kernel.cu\(2\): error: identifier "x" is undefined'):
         nvrtc.compile_cuda("\n__global__ void f() { x = 1; }", "sm_90", {})
+
+
+@pytest.mark.parametrize(("units", "passes"), [(0, True), (64, False)])
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("result", [0, 1, 2, 3])
+def test_one_element_some_units_off_does_not_pass(result, case, units, passes):
+    """The largest element of a result times 1 + 64 e: its bound is of what cancels, and tight."""
+    torch.manual_seed(3)
+    inputs = case.inputs(case.sizes(case.small[0]), torch.float32, "cpu")
+    grads = gate.output_grads(case, inputs, "forward_backward")
+    known = gate.truth(case, inputs, grads, "forward_backward")
+    _, got = gate.evaluate(case.reference, gate.own_inputs(inputs), grads, "forward_backward")
+    wrong = got[result].detach().clone()
+    wrong.view(-1)[wrong.abs().argmax()] *= 1 + units * torch.finfo(torch.float32).eps
+    check = gate.check(case, "forward_backward", (*got[:result], wrong, *got[result + 1 :]), known)
+    assert check.passed == passes, check.detail
+    assert passes or f"result {result}" in check.detail
+    assert passes or "worst element" in check.detail
+
+
+def test_one_key_gives_the_rounding_that_cancelling_leaves():
+    """With one key dS is 0: float32's rounding is within the bound, delta 64 units off is not."""
+    torch.manual_seed(4)
+    q, k, v, do = (torch.randn(40, n, 16) for n in (4, 1, 1, 4))
+    exact = (t.double() for t in (q, k, v, do))
+    _, bound, _ = gradient_rounding(*exact, torch.ones(4, 1, dtype=torch.bool))
+    dp = do @ v.transpose(-1, -2)
+    delta = (do.flip(-1) * v.flip(-1)).sum(-1, keepdim=True)  # in another order
+
+    def dk(off):
+        return ((dp - delta * (1 + off)).transpose(-1, -2) @ q / 4).abs()
+
+    assert dk(0).max() > 0
+    assert (dk(0) <= bound).all()
+    assert not (dk(64 * torch.finfo(torch.float32).eps) <= bound).all()

@@ -59,6 +59,8 @@ class Case:
         by_parts: The reference over one part of the inputs after the other, where the whole of it
             in float64 would not fit in a GPU's memory. The truth comes from it.
         claims: Shape to what others have printed of it: arguments of ``rooftile.claim``.
+        rounding: For an op whose results cancel: ``(direction, float64 inputs, float64 gradients)
+            -> for each result and element, what a float32 error may be``.
     """
 
     op: str
@@ -75,6 +77,7 @@ class Case:
     provider: str = "rooftile"
     by_parts: Function | None = None
     claims: Mapping[tuple[int, ...], Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    rounding: Callable[[Direction, Inputs, Results], Results] | None = None
 
     def __post_init__(self) -> None:
         claimed = ("claims", tuple(self.claims))

@@ -11,10 +11,12 @@ from torch.utils.checkpoint import checkpoint
 
 from rooftile.bench.attention_form import FORMS, Form
 from rooftile.bench.attention_peers import peers
-from rooftile.bench.case import Case, Dims, Function
+from rooftile.bench.attention_rounding import gradient_rounding, output_rounding
+from rooftile.bench.case import Case, Dims, Function, Inputs, Results
 from rooftile.bench.ours import our_op
 from rooftile.cost.formulas import attention as formulas
 from rooftile.records.cost import Cost
+from rooftile.records.measurement import Direction
 from rooftile.spec.dtypes import math_key
 
 _DIMS = ("B", "H", "S", "D")
@@ -99,6 +101,23 @@ def _by_parts(form: Form) -> Function:
     return whole
 
 
+def _rounding(form: Form, direction: Direction, inputs: Inputs, grads: Results) -> Results:
+    """What a float32 error may be at each element, over as many heads at a time as the truth."""
+    q, k, v = inputs
+    hidden = form.hidden(q.shape[-2], q.device)
+    seen = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device)
+    seen = seen if hidden is None else ~hidden
+    every = (q, *_for_each_query(q, k, v), *grads)
+    parts = (t.flatten(0, 1).split(max(1, _PART // seen.numel())) for t in every)
+    found = []
+    for one, keys, values, *do in zip(*parts, strict=True):
+        outputs = () if direction == "backward" else (output_rounding(one, keys, values, seen),)
+        found.append((*outputs, *(gradient_rounding(one, keys, values, do[0], seen) if do else ())))
+    whole = [torch.cat(parts).view_as(q) for parts in zip(*found, strict=True)]
+    shared = [t.unflatten(1, (k.shape[1], form.group)).sum(2) for t in whole[len(whole) - 2 :]]
+    return (*whole,) if direction == "forward" else (*whole[:-2], *shared)
+
+
 def _case(form: Form) -> Case:
     shapes = (_ARTICLES, *_SWEEP) if form.group == 1 and not form.window else _SWEEP[:3]
     return Case(
@@ -117,6 +136,7 @@ def _case(form: Form) -> Case:
         peers=peers(form),
         by_parts=_by_parts(form),
         claims={} if form.name else _CLAIMS,
+        rounding=lambda direction, inputs, grads: _rounding(form, direction, inputs, grads),
     )
 
 
