@@ -84,13 +84,13 @@ def test_windows_open_at_one_side(window, device):
 # D = 80 and 96 pad to 128, 192 to 256; 24 and 1 to 32 and 16
 @pytest.mark.parametrize(("dim", "v_dim"), [(80, 80), (96, 64), (192, 128), (1, 1), (24, 40)])
 def test_any_head_dim(dim, v_dim, device):
-    """Head dims that are no power of two, and values of another width than keys."""
+    """Head dims that are no power of two, and values of another width than keys (att-07)."""
     q, k, v = draw(device, torch.float32, 1, 1, 1, 18, 20, dim, v_dim)
     compare(q, k, v, is_causal=True)
 
 
 def test_scale_is_that_of_the_true_head_dim(device):
-    """Padding 80 to 128 leaves the scale at 1 / sqrt(80) = 0.111803, not 0.088388."""
+    """Padding 80 to 128 leaves the scale at 1 / sqrt(80) = 0.111803, not 0.088388 (att-07)."""
     q = torch.zeros(1, 1, 1, 80, device=device)
     k = torch.zeros(1, 1, 2, 80, device=device)
     q[..., 0], k[0, 0, 1, 0] = 1.0, 1.0

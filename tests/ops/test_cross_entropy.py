@@ -73,7 +73,7 @@ def test_extras(n_classes, reduction, extras, device):
 
 
 def test_upstream_weights_of_rows(device):
-    """Without a reduction each row's gradient has its own factor."""
+    """Without a reduction each row's gradient has its own factor (ce-02)."""
     x = torch.tensor([[1.0, 2.0, 3.0]] * 2, device=device, requires_grad=True)
     loss = cross_entropy(x, torch.tensor([0, 2], device=device), reduction="none")
     torch.testing.assert_close(
@@ -85,7 +85,7 @@ def test_upstream_weights_of_rows(device):
 
 
 def test_every_row_ignored(device):
-    """The mean of nothing is NaN, the sum 0, the gradient exactly 0."""
+    """The mean of nothing is NaN, the sum 0, the gradient exactly 0 (ce-01)."""
     x = torch.randn(2, 3, device=device, requires_grad=True)
     target = torch.full((2,), -100, device=device)
     mean = cross_entropy(x, target)
@@ -96,14 +96,14 @@ def test_every_row_ignored(device):
 
 
 def test_softcap_masks_after_the_cap(device):
-    """Padding lanes do not become -softcap: three equal logits cost ln 3."""
+    """Padding lanes do not become -softcap: three equal logits cost ln 3 (ce-04)."""
     x = torch.full((1, 3), -100.0, device=device)
     loss = cross_entropy(x, torch.tensor([0], device=device), softcap=1.0)
     torch.testing.assert_close(loss.item(), math.log(3), rtol=1e-6, atol=0)
 
 
 def test_loss_does_not_depend_on_gradients(device):
-    """With and without requires_grad the loss is the same number."""
+    """With and without requires_grad the loss is the same number (ce-05)."""
     x, target = case(4, 3, torch.float32, device)
     with_grad = cross_entropy(x.clone().requires_grad_(), target)
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_loss_does_not_depend_on_gradients(device):
 
 @pytest.mark.parametrize("bad", [5, -1, 2**40])
 def test_target_out_of_range_is_an_error(bad, device, monkeypatch):
-    """Where targets are looked at, a bad one is named; no memory outside is read."""
+    """Where targets are looked at, a bad one is named; no memory outside is read (ce-05)."""
     monkeypatch.setattr(module, "_asked", True)
     target = torch.tensor([0, bad], device=device)
     with pytest.raises(InputError, match=rf"target must be in \[0, 2\] or -100.*got {bad}"):
@@ -155,7 +155,7 @@ def test_strided_logits(device):
 
 
 def test_empty(device):
-    """No row: torch's NaN for the mean, 0 for the sum, an empty gradient."""
+    """No row: torch's NaN for the mean, 0 for the sum, an empty gradient (ce-01)."""
     x = torch.empty(0, 5, device=device, requires_grad=True)
     target = torch.empty(0, dtype=torch.int64, device=device)
     assert math.isnan(cross_entropy(x, target).item())

@@ -69,7 +69,7 @@ def test_strided_rows_and_gradients(plan, device):
 @pytest.mark.parametrize("shape", [(8,), (3, 8), (2, 3, 8), (2, 2, 3, 8), (2, 1, 2, 3, 8)])
 @pytest.mark.parametrize("n_dims", [1, 2])
 def test_any_rank(shape, n_dims, device):
-    """Ranks 1 to 5, and several dimensions normalized together; dweight has their shape."""
+    """Ranks 1 to 5, and several dimensions normalized together; dweight has theirs (nrm-04)."""
     n_dims = min(n_dims, len(shape))
     x = torch.randn(shape, device=device, requires_grad=True)
     trailing = shape[len(shape) - n_dims :]
@@ -87,7 +87,7 @@ def test_without_weight(device):
 
 
 def test_width_that_is_no_power_of_two(device):
-    """Padding is not part of the variance: 2/3, not 41."""
+    """Padding is not part of the variance: 2/3, not 41 (nrm-01)."""
     x = torch.tensor([[10.0, 11.0, 12.0]], device=device)
     expected = torch.tensor([[-1.224735, 0.0, 1.224735]], device=device)
     torch.testing.assert_close(layer_norm(x, (3,)), expected, rtol=0, atol=1e-5)
@@ -95,7 +95,7 @@ def test_width_that_is_no_power_of_two(device):
 
 @pytest.mark.parametrize("plan", [{}, LOOP], ids=["tile", "loop"])
 def test_small_variance_at_a_large_mean(plan, device):
-    """The variance is taken around the mean: no difference of squares."""
+    """The variance is taken around the mean: no difference of squares (nrm-02)."""
     x = torch.full((1, 10240), 256.0, device=device)
     x[0, 17] = 255.0
     ramp = (1000 + torch.arange(16, device=device) * 1e-3).view(1, 16)
@@ -128,7 +128,7 @@ def test_weight_of_another_dtype(device):
 
 @pytest.mark.parametrize("wanted", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1)])
 def test_frozen_parts(wanted, device):
-    """Only the gradients asked for are computed, and they are the same."""
+    """Only the gradients asked for are computed, and they are the same (nrm-07)."""
     leaves = inputs((5, 64), torch.float32, device)
     for t, w in zip(leaves, wanted, strict=True):
         t.requires_grad_(bool(w))

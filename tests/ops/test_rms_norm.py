@@ -71,7 +71,7 @@ def test_strided_rows_and_gradients(plan, device):
 @pytest.mark.parametrize("shape", [(8,), (3, 8), (2, 3, 8), (2, 2, 3, 8), (2, 1, 2, 3, 8)])
 @pytest.mark.parametrize("n_dims", [1, 2])
 def test_any_rank(shape, n_dims, device):
-    """Ranks 1 to 5, and several dimensions normalized together; dweight has their shape."""
+    """Ranks 1 to 5, and several dimensions normalized together; dweight has theirs (nrm-04)."""
     n_dims = min(n_dims, len(shape))
     x = torch.randn(shape, device=device, requires_grad=True)
     weight = torch.randn(shape[len(shape) - n_dims :], device=device, requires_grad=True)
@@ -88,7 +88,7 @@ def test_without_weight(device):
 
 
 def test_gemma_offset_is_added_in_float32(device):
-    """1 + 15.8125 is 16.8125; added in bfloat16 it would be 16.75."""
+    """1 + 15.8125 is 16.8125; added in bfloat16 it would be 16.75 (nrm-05)."""
     x = torch.ones(1, 8, device=device)
     weight = torch.full((8,), 15.8125, device=device, dtype=torch.bfloat16)
     assert rms_norm(x, (8,), weight, 0.0, weight_offset=1.0).eq(16.8125).all()
@@ -104,14 +104,14 @@ def test_gemma_gradient(device):
 
 
 def test_order_of_the_cast(device):
-    """Rounding before the weight is Llama's norm, bit for bit."""
+    """Rounding before the weight is Llama's norm, bit for bit (nrm-05)."""
     x, weight = inputs((64, 512), torch.bfloat16, device)
     x_hat = rms_norm_ref(x.float(), None, 1e-6).bfloat16()
     assert torch.equal(rms_norm(x, (512,), weight, 1e-6, cast_before_weight=True), x_hat * weight)
 
 
 def test_weight_gradient_accumulates_in_float32(device):
-    """4,096 rows of one sum to 4,096; in bfloat16 the sum would stop at 256."""
+    """4,096 rows of one sum to 4,096; in bfloat16 the sum would stop at 256 (nrm-05)."""
     x = torch.ones(4096, 8, device=device, dtype=torch.bfloat16)
     weight = torch.ones(8, device=device, dtype=torch.bfloat16, requires_grad=True)
     (dweight,) = torch.autograd.grad(rms_norm(x, (8,), weight, 0.0).sum(), weight)
@@ -131,7 +131,7 @@ def test_weight_of_another_dtype(device):
 
 @pytest.mark.parametrize(("x_grad", "w_grad"), [(True, False), (False, True)])
 def test_frozen_parts(x_grad, w_grad, device):
-    """Only the gradients asked for are computed, and they are the same."""
+    """Only the gradients asked for are computed, and they are the same (nrm-07)."""
     x = torch.randn(5, 64, device=device, requires_grad=x_grad)
     weight = torch.randn(64, device=device, requires_grad=w_grad)
     ours(x, weight).sum().backward()

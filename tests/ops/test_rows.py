@@ -20,7 +20,7 @@ def _offset_kernel(out_ptr, first, stride):
 
 
 def test_offsets_beyond_int32(device):
-    """Row 65,536 of stride 32,768 starts at 2^31; int32 would wrap to -2^31."""
+    """Row 65,536 of stride 32,768 starts at 2^31; int32 would wrap to -2^31 (sm-06)."""
     out = torch.zeros(1, dtype=torch.int64, device=device)
     _offset_kernel[(1,)](out, 65536, 32768)
     assert out.item() == 2**31

@@ -70,7 +70,7 @@ def test_any_dimension(dim, device):
 
 
 def test_transposed_rows(device):
-    """The row of a transposed view is a column of its storage."""
+    """The row of a transposed view is a column of its storage (sm-03)."""
     x = torch.arange(1.0, 13.0, device=device).view(3, 4).t()
     expected = torch.tensor([0.00032932, 0.01798029, 0.98169039], device=device)
     torch.testing.assert_close(softmax(x, 1)[0], expected, rtol=1e-5, atol=1e-7)
@@ -106,7 +106,7 @@ def test_gradient_of_any_strides(n_cols, device):
 
 @pytest.mark.parametrize("plan", [{}, LOOP], ids=["tile", "loop"])
 def test_infinities(plan, device):
-    """A block of -inf before the first number leaves no NaN; a row of -inf alone is NaN."""
+    """A block of -inf before the first number leaves no NaN; a row of -inf is NaN (sm-02)."""
     x = torch.zeros(3, 2048, device=device)
     x[0, :1024] = -math.inf
     x[1] = -math.inf
@@ -120,7 +120,7 @@ def test_infinities(plan, device):
 
 @pytest.mark.parametrize("shape", [(0, 128), (4, 0), (0,)])
 def test_empty(shape, device):
-    """No row or no column: no launch, and empty results of the right shape."""
+    """No row or no column: no launch, and empty results of the right shape (sm-05)."""
     x = torch.empty(shape, device=device, requires_grad=True)
     y = softmax(x, -1)
     assert y.shape == shape
@@ -128,7 +128,7 @@ def test_empty(shape, device):
 
 
 def test_single_column_and_scalar(device):
-    """One element has probability 1 and gradient 0."""
+    """One element has probability 1 and gradient 0 (sm-05)."""
     x = torch.randn(4, 1, device=device, requires_grad=True)
     y = softmax(x, -1)
     assert y.eq(1).all()
@@ -151,7 +151,7 @@ def test_result_of_another_dtype(source, target, device):
 
 
 def test_row_offset_beyond_int32(device):
-    """A row that starts past 2^31 elements is found; int32 would wrap."""
+    """A row that starts past 2^31 elements is found; int32 would wrap (sm-06)."""
     stride = 2**31 + 8
     storage = torch.UntypedStorage(2 * stride * 2, device="meta" if device == "cpu" else device)
     if storage.device.type == "meta":

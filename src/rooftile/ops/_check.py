@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -10,14 +13,29 @@ from rooftile.errors import InputError
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
+def check_tensor(name: str, t: object) -> None:
+    """A tensor whose elements lie at addresses with strides between them."""
+    if not isinstance(t, Tensor):
+        raise InputError(f"{name} must be a tensor, got {type(t).__name__}")
+    if t.layout != torch.strided:
+        raise InputError(f"{name} must be a dense tensor, got layout {t.layout}")
+
+
 def check_float(name: str, t: Tensor) -> None:
     """The kernels compute in float32 from one of three dtypes."""
-    if t.dtype not in FLOAT_DTYPES:
-        raise InputError(f"{name} must be float32, float16 or bfloat16, got {t.dtype}")
+    check_tensor(name, t)
+    check_dtype(name, t.dtype)
+
+
+def check_dtype(name: str, dtype: torch.dtype) -> None:
+    """One of the three that kernels read and write."""
+    if dtype not in FLOAT_DTYPES:
+        raise InputError(f"{name} must be float32, float16 or bfloat16, got {dtype}")
 
 
 def check_shape(name: str, t: Tensor, expected: tuple[int, ...]) -> None:
     """A shape that must match another argument's."""
+    check_tensor(name, t)
     if tuple(t.shape) != tuple(expected):
         raise InputError(f"{name} must have shape {list(expected)}, got {list(t.shape)}")
 
@@ -32,6 +50,7 @@ def check_like(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
 
 def check_device(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
     """Two tensors of one launch live on one device."""
+    check_tensor(name, t)
     if t.device != other.device:
         raise InputError(f"{name} must be on {other.device} like {other_name}, got {t.device}")
 
@@ -39,6 +58,8 @@ def check_device(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
 def check_dim(dim: int, ndim: int) -> int:
     """A dimension's index, counted from 0. A scalar has the dimensions -1 and 0, as in torch."""
     least, most = (-ndim, ndim - 1) if ndim else (-1, 0)
+    if not isinstance(dim, int):
+        raise InputError(f"dim must be an integer, got {dim!r}")
     if not least <= dim <= most:
         raise InputError(f"dim must be in [{least}, {most}] for {ndim} dimensions, got {dim}")
     return dim % ndim if ndim else 0
@@ -51,14 +72,20 @@ def check_given(dim: int | None) -> int:
     return dim
 
 
-def check_trailing(name: str, x: Tensor, normalized_shape: tuple[int, ...]) -> None:
+def check_trailing(name: str, x: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
     """``normalized_shape`` names the last dimensions of x, one at least."""
+    if not isinstance(normalized_shape, (tuple, list)):
+        raise InputError(
+            f"normalized_shape must be a tuple or a list of integers, got {normalized_shape!r}"
+        )
+    normalized_shape = tuple(normalized_shape)
     n = len(normalized_shape)
     if n == 0 or tuple(x.shape[x.dim() - n :]) != normalized_shape or n > x.dim():
         raise InputError(
             f"normalized_shape must be the last dimensions of {name}, of shape {list(x.shape)}, "
             f"got {list(normalized_shape)}"
         )
+    return normalized_shape
 
 
 def check_parameter(name: str, t: Tensor | None, shape: tuple[int, ...], x: Tensor) -> None:
@@ -67,6 +94,12 @@ def check_parameter(name: str, t: Tensor | None, shape: tuple[int, ...], x: Tens
         check_float(name, t)
         check_shape(name, t, shape)
         check_device(name, t, "input", x)
+
+
+def check_number(name: str, value: float) -> None:
+    """A number that is added or multiplied with: not below 0, not infinite, not NaN."""
+    if not 0.0 <= value < math.inf:
+        raise InputError(f"{name} must be finite and at least 0, got {value}")
 
 
 def check_probability(name: str, p: float) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rooftile.ops._check import check_parameter, check_trailing
+from rooftile.ops._check import check_number, check_parameter, check_trailing
 from rooftile.ops._repeat import repeats
 from rooftile.ops.add_rms_norm import check_residual
 from rooftile.ops.layer_norm import layer_norm_ref
@@ -67,9 +67,9 @@ def add_layer_norm(
     Source:
         https://arxiv.org/abs/1607.06450
     """
-    shape = tuple(normalized_shape)
     check_residual(input, residual)
-    check_trailing("input", input, shape)
+    check_number("eps", eps)
+    shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
     check_parameter("bias", bias, shape, input)
     norm = Norm(len(shape), eps, True)

@@ -14,6 +14,7 @@ from torch import Tensor
 from rooftile.ops._check import (
     check_device,
     check_float,
+    check_number,
     check_parameter,
     check_shape,
     check_trailing,
@@ -71,11 +72,12 @@ def add_rms_norm(
     Source:
         https://arxiv.org/abs/1910.07467
     """
-    shape = tuple(normalized_shape)
+    eps = EPS if eps is None else eps
     check_residual(input, residual)
-    check_trailing("input", input, shape)
+    check_number("eps", eps)
+    shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
-    norm = Norm(len(shape), EPS if eps is None else eps, False, weight_offset, cast_before_weight)
+    norm = Norm(len(shape), eps, False, weight_offset, cast_before_weight)
     both: tuple[Tensor, Tensor] = differentiable_norm(
         "add_rms_norm", input, residual, weight, None, norm
     )

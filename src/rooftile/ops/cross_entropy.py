@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_float, check_probability, check_shape
+from rooftile.ops._check import (
+    check_device,
+    check_float,
+    check_number,
+    check_probability,
+    check_shape,
+    check_tensor,
+)
 from rooftile.ops._launch import INTERPRETED
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.cross_entropy import bwd_op, class_dim, fwd_op, infer_op
@@ -144,13 +151,13 @@ def check_cross_entropy(
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction must be none, mean or sum, got {reduction!r}")
     check_probability("label_smoothing", label_smoothing)
-    for name, value in (("z_loss", z_loss), ("softcap", softcap)):
-        if value < 0:
-            raise InputError(f"{name} must be at least 0, got {value}")
+    check_number("z_loss", z_loss)
+    check_number("softcap", softcap)
 
 
 def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: int) -> None:
     """Dtype and device; the values only where that needs no wait, or is asked for."""
+    check_tensor("target", target)
     if target.dtype not in (torch.int64, torch.int32):
         raise InputError(f"target must be int64 or int32, got {target.dtype}")
     check_device("target", target, "input", input)

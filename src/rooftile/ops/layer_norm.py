@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rooftile.ops._check import check_float, check_parameter, check_trailing
+from rooftile.ops._check import check_float, check_number, check_parameter, check_trailing
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm
@@ -61,9 +61,9 @@ def layer_norm(
     Source:
         https://arxiv.org/abs/1607.06450
     """
-    shape = tuple(normalized_shape)
     check_float("input", input)
-    check_trailing("input", input, shape)
+    check_number("eps", eps)
+    shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
     check_parameter("bias", bias, shape, input)
     return differentiable_norm("layer_norm", input, None, weight, bias, Norm(len(shape), eps, True))

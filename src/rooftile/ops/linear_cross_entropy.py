@@ -249,8 +249,9 @@ def linear_cross_entropy(
         https://arxiv.org/abs/2410.10989
     """
     check_cross_entropy(reduction, label_smoothing, z_loss, softcap)
+    for name, given in (("input", input), ("linear_weight", linear_weight)):
+        check_float(name, given)
     input, linear_weight, linear_bias = _autocast(input, linear_weight, linear_bias)
-    check_float("input", input)
     if input.dim() == 0 or linear_weight.dim() != 2:
         raise InputError(
             "linear_weight must have shape [V, H] and input [..., H], "

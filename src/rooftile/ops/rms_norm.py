@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rooftile.ops._check import check_float, check_parameter, check_trailing
+from rooftile.ops._check import check_float, check_number, check_parameter, check_trailing
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.norm import Norm
 from rooftile.ops.rows.norm_ops import differentiable_norm
@@ -62,11 +62,12 @@ def rms_norm(
     Source:
         https://arxiv.org/abs/1910.07467
     """
-    shape = tuple(normalized_shape)
+    eps = EPS if eps is None else eps
     check_float("input", input)
-    check_trailing("input", input, shape)
+    check_number("eps", eps)
+    shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
-    norm = Norm(len(shape), EPS if eps is None else eps, False, weight_offset, cast_before_weight)
+    norm = Norm(len(shape), eps, False, weight_offset, cast_before_weight)
     return differentiable_norm("rms_norm", input, None, weight, None, norm)
 
 

@@ -260,6 +260,8 @@ def rotary_embedding(
         https://arxiv.org/abs/2104.09864
     """
     _check(x, cos, sin)
+    if inplace and 0 in [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1]:
+        raise InputError("x must not be expanded when inplace is set: its rows lie over each other")
     if inplace and x.is_leaf and x.requires_grad and torch.is_grad_enabled():
         raise InputError("x must be no leaf that asks for a gradient when inplace is set")
     if x.requires_grad and torch.is_grad_enabled():

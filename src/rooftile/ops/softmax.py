@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rooftile.ops._check import check_dim, check_float, check_given
+from rooftile.ops._check import check_dim, check_dtype, check_float, check_given
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.softmax import differentiable_softmax
 
@@ -55,7 +55,7 @@ def checked_softmax(input: Tensor, dim: int, dtype: torch.dtype | None, log: boo
     """Check the arguments that softmax and log-softmax share, and call the op."""
     check_float("input", input)
     if dtype is not None:
-        check_float("dtype", input.new_empty(0, dtype=dtype))
+        check_dtype("dtype", dtype)
         dtype = None if dtype == input.dtype else dtype
     dim = check_dim(dim, input.dim())
     if input.dim() == 0:

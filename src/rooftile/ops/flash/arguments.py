@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_probability
+from rooftile.ops._check import check_device, check_probability, check_tensor
 from rooftile.ops.flash import checks
 
 
@@ -46,6 +46,8 @@ def op_arguments(
     Raises:
         InputError: An argument is not as ``rooftile.ops.attention`` says.
     """
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        check_tensor(name, given)
     query, key, value, mask = _autocast(query, key, value, options.attn_mask)
     checks.check_choice("layout", options.layout, checks.LAYOUTS)
     checks.check_choice("alignment", options.alignment, checks.ALIGNMENTS)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import FLOAT_DTYPES, check_device, check_float
+from rooftile.ops._check import FLOAT_DTYPES, check_device, check_float, check_tensor
 from rooftile.ops._launch import INTERPRETED
 
 MAX_HEAD_DIM = 256
@@ -54,9 +54,9 @@ def check_dimensions(name: str, t: Tensor, n: int, what: str) -> None:
 
 def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Tensor:
     """A mask that broadcasts to the scores, as 4 dimensions."""
+    check_device("attn_mask", mask, "query", q)
     if mask.dtype != torch.bool and mask.dtype not in FLOAT_DTYPES:
         raise InputError(f"attn_mask must be bool, float32, float16 or bfloat16, got {mask.dtype}")
-    check_device("attn_mask", mask, "query", q)
     sizes = (1,) * (4 - mask.dim()) + tuple(mask.shape)
     fits = len(sizes) == 4 and all(a in (1, b) for a, b in zip(sizes, shape, strict=True))
     if not fits:
@@ -76,7 +76,8 @@ def check_numbers(scale: float, softcap: float, window_size: tuple[int, int]) ->
         raise InputError(f"scale must be finite, got {scale}")
     if not 0.0 <= softcap < math.inf:
         raise InputError(f"softcap must be finite and at least 0, got {softcap}")
-    if len(window_size) != 2 or min(window_size) < -1:
+    two = isinstance(window_size, (tuple, list)) and len(window_size) == 2
+    if not two or min(window_size) < -1:
         raise InputError(
             f"window_size must be two numbers (left, right), -1 or more, got {window_size}"
         )
@@ -105,6 +106,7 @@ def check_sinks(sinks: Tensor, heads: int, q: Tensor) -> None:
 
 def check_index(name: str, t: Tensor, shape: tuple[int | None, ...], q: Tensor) -> None:
     """An int32 tensor beside the queries; None stands for any length."""
+    check_tensor(name, t)
     fits = t.dim() == len(shape) and all(
         want in (None, got) for want, got in zip(shape, t.shape, strict=True)
     )

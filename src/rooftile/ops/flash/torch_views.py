@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
+from rooftile.ops._check import check_tensor
 
 Views = tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]
 
@@ -22,6 +23,7 @@ def torch_views(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, enable_gqa
         InputError: There are fewer than two dimensions, or they do not broadcast.
     """
     for name, t in (("query", q), ("key", k), ("value", v)):
+        check_tensor(name, t)
         if t.dim() < 2:
             raise InputError(f"{name} must have 2 dimensions at least, got shape {list(t.shape)}")
     dims = max(q.dim(), k.dim(), v.dim())
