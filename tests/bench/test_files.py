@@ -56,8 +56,8 @@ def test_a_users_case_is_found_in_a_file(own_file):
 
 
 def test_without_a_name_all_ops_run():
-    """Thirteen ops, two of them in two forms."""
-    assert len(cases([])) == 15
+    """Thirteen ops, one of them in two forms and attention in four."""
+    assert len(cases([])) == 17
 
 
 @pytest.mark.parametrize(
