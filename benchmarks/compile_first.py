@@ -80,8 +80,8 @@ def _first_call(job: Job, name: str) -> None:
     """One call with gradients of ones; why it failed is printed, and told again by the sweep."""
     case = job.case
     peer = providers(case, job.against)[name]
-    inputs = case.inputs(case.sizes(job.shape), job.dtype, job.device)
     try:
+        inputs = case.inputs(case.sizes(job.shape), job.dtype, job.device)
         mine = peer.adapt(inputs) if peer.adapt else inputs
         outputs = gate.run_forward(peer.load(), mine, job.direction)
         if job.direction != "forward":

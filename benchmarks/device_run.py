@@ -36,7 +36,7 @@ from rooftile.bench.environment import environment
 from rooftile.bench.job import Job
 from rooftile.bench.peers import providers
 from rooftile.bench.results import append
-from rooftile.bench.rounds import Settings, describe
+from rooftile.bench.rounds import Settings
 from rooftile.bench.run import ceilings_of, run
 from rooftile.records.measurement import Direction, Environment, Measurement
 
@@ -182,10 +182,7 @@ def measure(
     def stage(provider: str, what: str) -> None:
         journal.write("step", planned.key, provider=provider, what=what)
 
-    try:
-        rows = run(job, clock, surroundings, settings, stage)
-    except Exception as error:  # inputs or reference: the shape is lost, the sweep goes on
-        return [_lost(planned, surroundings, describe(error))]
+    rows = run(job, clock, surroundings, settings, stage)
     gone = [
         replace(rows[0], provider=name, seconds=(), check=None, host_s=None, first_call_s=None,
                 peak_bytes=None, error=words)
@@ -199,17 +196,6 @@ def _refusing(words: str) -> Any:
         raise RuntimeError(words)
 
     return refuse
-
-
-def _lost(planned: Planned, surroundings: Environment, words: str) -> Measurement:
-    job = planned.job
-    dims = job.case.sizes(job.shape)
-    return Measurement(
-        op=job.case.op, variant=job.case.variant, provider=job.case.provider,
-        direction=job.direction, shape=dims, dtype=str(job.dtype).removeprefix("torch."),
-        cost=job.case.costs[job.direction](dims, job.dtype.itemsize), environment=surroundings,
-        error=words,
-    )  # fmt: skip
 
 
 def device_answers() -> bool:

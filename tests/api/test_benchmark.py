@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import rooftile
 from rooftile.api.benchmark import parse_names, parse_shapes
 from rooftile.bench.case import Case
 from rooftile.cost.formulas.softmax import softmax_forward
-from rooftile.errors import GateError, InputError, MissingDependencyError
+from rooftile.errors import GateError, InputError, MissingDependencyError, TargetError
 from rooftile.records.io import read_lines
 from rooftile.records.measurement import Measurement
 
@@ -94,7 +95,11 @@ def test_a_wrong_kernel_is_an_error_and_its_peers_are_not():
     [
         ({"dtype": "int8"}, "dtype must be one of bfloat16, float16, float32"),
         ({"directions": ("sideways",)}, "direction must be of forward, backward"),
-        ({"directions": ("backward",)}, "directions must be some the cases have"),
+        ({"directions": ("backward",)}, r"one that the cases have, forward, got \['backward'\]"),
+        ({"directions": ()}, r"direction must be one that the cases have, forward, got \[\]"),
+        ({"dtype": ""}, "dtype must be a torch dtype, got ''"),
+        ({"gate": ""}, "gate must be such as"),
+        ({"gate": "ratio_to_copy >= 1e999"}, "gate must end in a finite number"),
         ({"against": ("cudnn",)}, "against must be of eager"),
         ({"gate": "fast"}, "gate must be such as"),
         ({"shapes": [(1, 2, 3)]}, "shape of mine must be M x N"),
@@ -104,6 +109,59 @@ def test_bad_input_is_refused_before_anything_runs(options, words):
     """Each message names the argument."""
     with pytest.raises(InputError, match=words):
         bench(mine(lambda x: pytest.fail("it ran")), **options)
+
+
+def test_what_is_named_twice_runs_once():
+    """A case and a direction alike."""
+    case = mine()
+    rows = bench(case, case, directions=("forward", "forward"), shapes=[(2, 3)])
+    assert [row.provider for row in rows] == ["mine", "eager", "copy"]
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [(lambda dims, size: 1 / 0, "costs of mine at {'M': 4, 'N': 8}: ZeroDivisionError"),
+     (lambda dims, size: 7, "costs of mine must give rooftile.Cost, got int")],
+)  # fmt: skip
+def test_a_formula_of_ones_own_that_fails_is_told_before_anything_runs(cost, words):
+    """As the user's fault."""
+    case = replace(mine(lambda x: pytest.fail("it ran")), costs={"forward": cost})
+    with pytest.raises(TargetError, match=words):
+        bench(case)
+
+
+@pytest.mark.parametrize("part", ["inputs", "reference"])
+def test_what_cannot_be_checked_has_a_row_and_the_rest_goes_on(part):
+    """Memory that does not suffice for the second shape, say: the first is measured."""
+    case = mine()
+    right = getattr(case, part)
+
+    def failing(*args):
+        if (args[0]["N"] if part == "inputs" else args[0].shape[1]) == 16:
+            raise MemoryError("16 columns")
+        return right(*args)
+
+    seen = []
+    with pytest.raises(GateError, match=r"1 of 2 .*\n  mine forward 2x16: nothing to hold it"):
+        bench(replace(case, **{part: failing}), sink=seen.extend)
+    assert [(row.provider, bool(row.seconds)) for row in seen] == [
+        ("mine", True), ("eager", True), ("copy", True), ("mine", False),
+    ]  # fmt: skip
+
+
+def test_inputs_may_be_one_tensor():
+    """A case of one input need not make a tuple of it."""
+    case = mine()
+    one = replace(case, inputs=lambda *args: case.inputs(*args)[0])
+    assert [row.error for row in bench(one, shapes=[(3, 7)])] == [""] * 3
+
+
+def test_a_kernel_that_gives_no_tensor_has_a_row_that_says_so():
+    """Not what Python says of iterating over nothing."""
+    with pytest.raises(GateError, match="must give a tensor or a tuple of them, got NoneType"):
+        bench(mine(lambda x: None), shapes=[(3, 7)])
+    with pytest.raises(GateError, match="got tuple of Tensor, int"):
+        bench(mine(lambda x: (x, 1)), shapes=[(3, 7)])
 
 
 def test_without_a_gpu_the_message_says_what_can_be_done():
@@ -150,7 +208,7 @@ def test_shapes_and_names_in_words():
     assert parse_shapes("65536x4096, 8192X8192") == [(65536, 4096), (8192, 8192)]
     assert parse_shapes(None) is None
     assert parse_names(" eager,,compile ") == ("eager", "compile")
-    for text in ("4096x", "0x4", "4,x", "-1x2", "1.5x2"):
+    for text in ("", "4096x", "0x4", "4,x", "-1x2", "1.5x2"):
         with pytest.raises(InputError, match="shapes must be such as 65536x4096"):
             parse_shapes(text)
 

@@ -32,6 +32,8 @@ CASE = Case(
     costs={"forward": lambda d, size: softmax_forward(d["M"], d["N"], size)},
 )
 BOTH = (CASE, CASE)
+LIST = [CASE]
+MIXED = [CASE, 1]
 number = 7
 """
 
@@ -50,7 +52,8 @@ def own_file(tmp_path):
 
 
 def test_a_users_case_is_found_in_a_file(own_file):
-    """One case or a tuple of them."""
+    """One case or several of them."""
+    assert len(cases([f"{own_file}:LIST"])) == 1
     assert [case.op for case in cases([f"{own_file}:CASE"])] == ["mine"]
     assert len(cases([f"{own_file}:BOTH", "swiglu"])) == 3
 
@@ -65,6 +68,8 @@ def test_without_a_name_all_ops_run():
     [
         ("{}:nothing", "must be a rooftile.bench.case.Case or a tuple, got nothing"),
         ("{}:number", "got int"),
+        ("{}", "a case file must come with a case's name, .*own_case_of_a_test.py:CASE, got none"),
+        ("{}:MIXED", "or a tuple, got list of Case, int"),
         ("missing.py:CASE", "case file 'missing.py' does not exist"),
         ("relu", "op must be one of softmax"),
     ],

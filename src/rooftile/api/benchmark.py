@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -80,10 +81,11 @@ def benchmark(
     from rooftile.bench.results import append, file_of
     from rooftile.user_file import files_in, importable
 
-    demand = parse(gate) if gate else None
+    demand = None if gate is None else parse(gate)
     if interpret and demand is not None:
         raise InputError("gate needs times, and interpret takes none")
-    dtype = dtype or ("float32" if interpret else "bfloat16")
+    if dtype is None:
+        dtype = "float32" if interpret else "bfloat16"
     with importable(files_in(targets)):
         jobs = _jobs(targets, shapes, dtype, directions, against, device, interpret)
         timer = None if interpret else clock or _device_clock(device, cache)
@@ -125,12 +127,12 @@ def parse_shapes(text: str | None) -> list[tuple[int, ...]] | None:
     """``"65536x4096,8192x8192"`` as shapes; None where none are given.
 
     Raises:
-        InputError: A length is no whole number of at least 1.
+        InputError: A length is no whole number of at least 1, or there is none.
     """
     if text is None:
         return None
     shapes = []
-    for word in parse_names(text):
+    for word in parse_names(text) or ("",):
         lengths = word.lower().split("x")
         if not all(length.isascii() and length.isdigit() and int(length) for length in lengths):
             raise InputError(f"shapes must be such as 65536x4096,8192x8192, got {word!r}")
@@ -202,7 +204,9 @@ def _jobs(
         if direction not in DIRECTIONS:
             raise InputError(f"direction must be of {', '.join(DIRECTIONS)}, got {direction!r}")
     found: list[Case] = []
-    for target in targets or ("",):
+    for i, target in enumerate(targets or ("",)):
+        if target in targets[:i]:
+            continue
         found += [target] if isinstance(target, Case) else cases([target] if target else [])
     against = known_peers(found) if against is None else tuple(against)
     check_against(against, found)
@@ -217,12 +221,17 @@ def _jobs(
             ceilings=ceilings_of(case, direction),
         )
         for case in found
-        for direction in directions or tuple(case.costs)
+        for direction in dict.fromkeys(case.costs if directions is None else directions)
         if direction in case.costs
         for shape in shapes or (case.small if interpret else case.shapes.get(direction, ()))
     ]
     if not jobs:
-        raise InputError(f"directions must be some the cases have, got {list(directions or ())}")
+        have = ", ".join(dict.fromkeys(name for case in found for name in case.costs))
+        raise InputError(
+            f"direction must be one that the cases have, {have}, got {list(directions or ())}"
+        )
+    for job in jobs:
+        job.case.cost(job.direction, job.shape, job.dtype.itemsize)
     return jobs
 
 
@@ -261,3 +270,5 @@ def _interpret() -> None:
             "interpret must be chosen before Triton is imported: set TRITON_INTERPRET=1"
         )
     os.environ["TRITON_INTERPRET"] = "1"
+    # numpy speaks of the NaN and infinities of masked lanes, which no GPU mentions
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"triton\.runtime")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 import torch
 from torch import Tensor
 
 from rooftile.cost.formulas.attention import Mask
-from rooftile.errors import InputError
 
 _WINDOW = 8  # a window is this part of the sequence: 1,024 of 8,192 keys
 
@@ -20,7 +20,7 @@ class Form:
     Attributes:
         name: Of the variant; ``""`` for the plain one.
         causal: A query sees no key after its own place.
-        group: Query heads to one head of keys and values.
+        group: Query heads to one head of keys and values, at most.
         window: A query sees an eighth of the sequence before its own place, and no more.
     """
 
@@ -34,14 +34,8 @@ class Form:
         return length // _WINDOW if self.window else -1
 
     def kv_heads(self, heads: int) -> int:
-        """Heads of keys and values.
-
-        Raises:
-            InputError: The queries' heads cannot be shared out evenly.
-        """
-        if heads % self.group:
-            raise InputError(f"H must be a multiple of {self.group}, got {heads}")
-        return heads // self.group
+        """Heads of keys and values; fewer share one where the queries' heads do not divide."""
+        return heads // gcd(heads, self.group)
 
     def mask(self, length: int) -> Mask:
         """What the cost formulas know of it."""

@@ -9,7 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from rooftile.errors import InputError
+from rooftile.bench.rounds import describe
+from rooftile.errors import InputError, TargetError
 from rooftile.records.cost import Cost
 from rooftile.records.measurement import Direction
 
@@ -99,6 +100,25 @@ class Case:
         """The op with its variant: ``"bias_gelu_dropout_residual[erf]"``."""
         return f"{self.op}[{self.variant}]" if self.variant else self.op
 
+    def cost(self, direction: Direction, shape: Sequence[int], itemsize: int) -> Cost:
+        """What one call costs at a shape.
+
+        Raises:
+            InputError: The shape does not fit the case.
+            TargetError: The case's own formula raises, or gives something else.
+        """
+        dims = self.sizes(shape)
+        try:
+            found: object = self.costs[direction](dims, itemsize)
+        except InputError:
+            raise
+        except Exception as error:
+            raise TargetError(f"costs of {self.label} at {dims}: {describe(error)}") from error
+        if not isinstance(found, Cost):
+            got = type(found).__name__
+            raise TargetError(f"costs of {self.label} must give rooftile.Cost, got {got}")
+        return found
+
     def sizes(self, shape: Sequence[int]) -> dict[str, int]:
         """Dimension to length.
 
@@ -117,5 +137,19 @@ def check_shape(case: Case, shape: Sequence[int], name: str) -> None:
 
 
 def as_results(value: Tensor | Sequence[Tensor]) -> Results:
-    """One tensor or several, as a tuple."""
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    """One tensor or several, as a tuple.
+
+    Raises:
+        InputError: Something else came.
+    """
+    results = (value,) if isinstance(value, Tensor) else value
+    if not isinstance(results, tuple | list) or not all(isinstance(t, Tensor) for t in results):
+        raise InputError(f"a case must give a tensor or a tuple of them, got {kind_of(results)}")
+    return tuple(results)
+
+
+def kind_of(value: object) -> str:
+    """The type, and of what it holds, for a message."""
+    if not isinstance(value, tuple | list):
+        return type(value).__name__
+    return f"{type(value).__name__} of {', '.join(type(one).__name__ for one in value)}"

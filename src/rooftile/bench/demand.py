@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -65,6 +66,8 @@ def parse(text: str) -> Demand:
         limit = float(match["limit"])
     except ValueError:
         raise InputError(f"gate must end in a number, got {text!r}") from None
+    if not math.isfinite(limit):
+        raise InputError(f"gate must end in a finite number, got {text!r}")
     return Demand(match["name"], match["op"], limit)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rooftile.bench.case import Case
+from rooftile.bench.case import Case, kind_of
 from rooftile.bench.cases import OPS, cases_of
 from rooftile.bench.rounds import describe
 from rooftile.errors import InputError, TargetError
@@ -26,6 +26,8 @@ def cases(targets: Iterable[str]) -> tuple[Case, ...]:
     named = tuple(targets) or OPS
     found: list[Case] = []
     for target in named:
+        if target.endswith(".py"):
+            raise InputError(f"a case file must come with a case's name, {target}:CASE, got none")
         path, colon, name = target.rpartition(":")
         found += _from_file(path, name) if colon and path.endswith(".py") else cases_of(target)
     return tuple(found)
@@ -48,7 +50,7 @@ def _from_file(path: str, name: str) -> tuple[Case, ...]:
     case = getattr(module, name, None)
     if isinstance(case, Case):
         return (case,)
-    if isinstance(case, tuple) and case and all(isinstance(one, Case) for one in case):
-        return case
-    kind = "nothing" if case is None else type(case).__name__
+    if isinstance(case, tuple | list) and case and all(isinstance(one, Case) for one in case):
+        return tuple(case)
+    kind = "nothing" if case is None else kind_of(case)
     raise InputError(f"{path}:{name} must be a rooftile.bench.case.Case or a tuple, got {kind}")

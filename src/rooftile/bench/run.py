@@ -13,7 +13,7 @@ import torch
 
 from rooftile.bench import gate
 from rooftile.bench.anomaly import anomaly, peaks
-from rooftile.bench.case import Case, Inputs, Peer, Results
+from rooftile.bench.case import Case, Inputs, Peer, Results, as_results
 from rooftile.bench.clock import Call, Clock
 from rooftile.bench.job import Job
 from rooftile.bench.peers import providers
@@ -22,6 +22,7 @@ from rooftile.cost.formulas.matmul import matmul_forward
 from rooftile.records.cost import Cost
 from rooftile.records.measurement import (
     CEILINGS,
+    NOT_CHECKED,
     NOT_INSTALLED,
     Check,
     Direction,
@@ -57,7 +58,8 @@ def run(
 ) -> list[Measurement]:
     """Measure one case at one shape.
 
-    A provider that raises or whose result is wrong has a row with its message and no time.
+    A provider that raises or whose result is wrong has a row with its message and no time. Where
+    inputs or reference raise, as where memory does not hold them, one row says so.
 
     Args:
         job: What to measure.
@@ -70,9 +72,9 @@ def run(
         One row a provider, the case's own first, the ceilings last.
     """
     settings = settings or Settings()
-    entries = _checked(job, stage)
     base = _base(job, environment)
-    for name in job.ceilings:
+    entries = _checked(job, stage)
+    for name in job.ceilings if any(entry.call for entry in entries.values()) else ():
         entries[name] = _Entry(call=_ceiling(name, job, base.cost))
     failures: dict[str, str] = {}
     calls = {name: entry.call for name, entry in entries.items() if entry.call is not None}
@@ -122,7 +124,7 @@ def _base(job: Job, environment: Environment) -> Measurement:
         direction=job.direction,
         shape=dims,
         dtype=str(job.dtype).removeprefix("torch."),
-        cost=job.case.costs[job.direction](dims, job.dtype.itemsize),
+        cost=job.case.cost(job.direction, job.shape, job.dtype.itemsize),
         environment=environment,
     )
 
@@ -130,16 +132,25 @@ def _base(job: Job, environment: Environment) -> Measurement:
 def _checked(job: Job, stage: Stage) -> dict[str, _Entry]:
     """Every provider prepared, its result checked, with a call ready where it is right."""
     case = job.case
-    torch.manual_seed(SEED)
-    inputs = case.inputs(case.sizes(job.shape), job.dtype, job.device)
     stage("reference", "float64")
-    grads = gate.output_grads(case, inputs, job.direction)
-    known = gate.truth(case, inputs, grads, job.direction)
+    try:
+        inputs, grads, known = _known(job)
+    except Exception as error:  # too large for the device, or a fault of the user's own case
+        return {case.provider: _Entry(error=f"{NOT_CHECKED}: {describe(error)}")}
     entries = {}
     for name, peer in providers(case, job.against).items():
         stage(name, "first call")
         entries[name] = _prepare(job, peer, inputs, grads, known)
     return entries
+
+
+def _known(job: Job) -> tuple[Inputs, Results, gate.Truth]:
+    """The case's inputs, gradients of its outputs, and what is right."""
+    case = job.case
+    torch.manual_seed(SEED)
+    inputs = as_results(case.inputs(case.sizes(job.shape), job.dtype, job.device))
+    grads = gate.output_grads(case, inputs, job.direction)
+    return inputs, grads, gate.truth(case, inputs, grads, job.direction)
 
 
 def _prepare(job: Job, peer: Peer, inputs: Inputs, grads: Results, known: gate.Truth) -> _Entry:
@@ -275,4 +286,4 @@ def _release() -> None:
 def ceilings_of(case: Case, direction: Direction) -> tuple[str, ...]:
     """A copy for all work, a matmul too for work of the matrix units."""
     shape = case.sizes((*case.shapes.get(direction, ()), *case.small)[0])
-    return CEILINGS if case.costs[direction](shape, 2).matrix_flops else ("copy",)
+    return CEILINGS if case.cost(direction, tuple(shape.values()), 2).matrix_flops else ("copy",)

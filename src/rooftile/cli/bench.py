@@ -94,7 +94,7 @@ def bench(
                 *(targets or ()),
                 shapes=parse_shapes(shapes),
                 dtype=dtype,
-                directions=cast(Any, parse_names(direction) or None),
+                directions=None if direction is None else cast(Any, parse_names(direction)),
                 against=None if against is None else parse_names(against),
                 gate=gate,
                 interpret=interpret,

@@ -15,6 +15,7 @@ Cache = Literal["cold", "clean", "warm"]
 
 OURS = "rooftile"
 CEILINGS = ("copy", "matmul")
+NOT_CHECKED = "nothing to hold it to"  # how it begins where inputs or reference failed
 NOT_INSTALLED = "is not installed"  # how the error of a missing peer begins
 
 

@@ -114,7 +114,10 @@ def _rounding(form: Form, direction: Direction, inputs: Inputs, grads: Results) 
         outputs = () if direction == "backward" else (output_rounding(one, keys, values, seen),)
         found.append((*outputs, *(gradient_rounding(one, keys, values, do[0], seen) if do else ())))
     whole = [torch.cat(parts).view_as(q) for parts in zip(*found, strict=True)]
-    shared = [t.unflatten(1, (k.shape[1], form.group)).sum(2) for t in whole[len(whole) - 2 :]]
+    shared = [
+        t.unflatten(1, (k.shape[1], q.shape[1] // k.shape[1])).sum(2)
+        for t in whole[len(whole) - 2 :]
+    ]
     return (*whole,) if direction == "forward" else (*whole[:-2], *shared)
 
 
