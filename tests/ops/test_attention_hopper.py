@@ -11,7 +11,8 @@ on_hopper = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
     reason="needs a GPU of compute capability 9.0: Gluon's wgmma and TMA are not interpreted",
 )
-# batch, heads, key heads, queries, keys, columns, left, right
+# batch, heads, key heads, queries, keys, columns, left, right; of those with 160 heads a persistent
+# block takes several tiles
 CASES = [
     (2, 4, 4, 512, 512, 128, None, None),
     (2, 3, 3, 333, 417, 128, None, None),
@@ -28,6 +29,11 @@ CASES = [
     (1, 6, 2, 511, 511, 256, None, 0),
     (1, 4, 2, 500, 203, 256, None, -297),
     (1, 4, 2, 700, 700, 256, 100, 0),
+    (4, 40, 40, 640, 640, 64, None, None),
+    (4, 40, 20, 500, 600, 64, None, 100),
+    (4, 40, 40, 640, 640, 128, None, 0),
+    (4, 40, 20, 500, 600, 128, 200, 100),
+    (4, 40, 40, 400, 300, 256, None, 0),
 ]
 
 

@@ -48,9 +48,11 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
     n_blocks = gl.cdiv(n_queries, BLOCK_M)
     it = 0
     code = gl.load(sched)
-    last = code
     for t in range(n_tiles):
         b, hk, key = tile_place(code, n_kv_heads)
+        # Read again: Triton 3.6 does not carry a variable that starts as a copy of another and is
+        # set to the same other one in each round.
+        last = gl.load(sched + gl.maximum(t - 1, 0))
         first, n = query_blocks(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         late = (t > 0) & (n > 0)
         if (t > 0) & (n == 0):  # no dO to wait for: the slots of V come free here
@@ -98,9 +100,9 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
                             _pair_out(dk_desc, last, n_kv_heads, dk_ready, t - 1, k_s, K_SLOTS,
                                       BLOCK_N)  # fmt: skip
                 it += 1
-        last = code
         code = gl.load(sched + t + 1)
     t = n_tiles - 1
+    last = gl.load(sched + t)
     _pair_out(dv_desc, last, n_kv_heads, dv_ready, t, v_s, V_SLOTS, BLOCK_N)
     _pair_out(dk_desc, last, n_kv_heads, dk_ready, t, k_s, K_SLOTS, BLOCK_N)
     tma.store_wait(0)
