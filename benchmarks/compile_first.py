@@ -2,7 +2,8 @@
 
 A sweep of a hundred shapes spends most of its time in compilers, which use one core. Here every
 provider is called once at every shape, unchecked and untimed, by processes that share the work;
-the sweep then finds kernels in the caches of Triton, torch's compiler, QuACK and FlashAttention-4.
+the sweep then finds kernels in the caches of Triton, torch's compiler, QuACK and FlashAttention-4,
+in a process that has imported them all meanwhile.
 What torch's compiler chose by timing is forgotten: a busy GPU is no place to choose on.
 """
 
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -25,20 +27,26 @@ from rooftile.bench.peers import providers
 from rooftile.bench.rounds import describe
 
 _NOT_COMPILED = ("eager", "flash2", "cudnn", "cuda")
-_MOST = 1 / 3  # of the time: what is not compiled by then, the sweep compiles
+_MOST = 0.4  # of the time: what is not compiled by then, the sweep compiles
+_LOOK_S = 0.1
 
 
-def fill_caches(command: Sequence[str], processes: int, until: float) -> str:
+def set_caches() -> None:
+    """Where this process and those it starts keep what they compile; a folder already set stays."""
+    folder = Path(gettempdir()) / "rooftile-compiled"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+    os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")
+
+
+def fill_caches(command: Sequence[str], processes: int, until: float, done: Path) -> None:
     """Start the processes, wait for all, and say what came of it.
 
     Args:
         command: Starts the sweep; ``--compile-part I`` is added to it.
         processes: How many.
         until: End of the time of compiling and timing together, in seconds of ``time.time()``.
+        done: A file that is made at the end.
     """
-    folder = Path(gettempdir()) / "rooftile-compiled"
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    os.environ.setdefault("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1")
     alone = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
     begun = time.time()
     started = [
@@ -48,16 +56,29 @@ def fill_caches(command: Sequence[str], processes: int, until: float) -> str:
     chosen = list(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"))
     for path in chosen:
         path.unlink()
-    return (
+    print(
         f"-- compiled in {time.time() - begun:.0f} s by {processes} processes, {failed} of which "
-        f"did not end well; {len(chosen)} choices of torch's compiler forgotten"
+        f"did not end well; {len(chosen)} choices of torch's compiler forgotten",
+        flush=True,
     )
+    done.touch()
+
+
+def import_all(jobs: Sequence[Job], done: Path) -> None:
+    """Import every peer, then wait for the file."""
+    loads = {name: peer.load for job in jobs
+             for name, peer in providers(job.case, job.against).items()}  # fmt: skip
+    for load in loads.values():
+        with suppress(Exception):  # the sweep meets it again and has a row for it
+            load()
+    while not done.exists():
+        time.sleep(_LOOK_S)
 
 
 def _ended(process: subprocess.Popen[bytes], until: float) -> bool:
     """Wait for one, or end it where the time is up; whether it failed."""
     try:
-        return process.wait(timeout=max(1.0, until - time.time())) != 0
+        return process.wait(timeout=max(_LOOK_S, until - time.time())) != 0
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -19,12 +19,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import torch
-from compile_first import compile_all, fill_caches
+from compile_first import compile_all, fill_caches, import_all, set_caches
 from journal import Journal
 from summary import one_line, table
 from supervise import CRASHED, supervise
@@ -135,7 +136,7 @@ def _jobs(
             shape=tuple(shape),
             dtype=getattr(torch, options.dtype),
             device="cpu" if options.dry_run else "cuda",
-            against=options.against,
+            against=(*options.against, *(options.first_against if number == 0 else ())),
             ceilings=ceilings_of(case, direction),
             matmul_n=64 if options.dry_run else 8192,
         )
@@ -145,6 +146,8 @@ def _jobs(
 def worker(options: argparse.Namespace) -> int:
     """Run what is left of the plan; each row to the file, each step to the journal."""
     journal = Journal(options.out)
+    if options.after:
+        import_all([planned.job for planned in plan(options)], Path(options.after))
     clock: Clock = HostClock() if options.dry_run else CudaClock("cuda", options.cache)
     surroundings = environment("cpu" if options.dry_run else "cuda")
     for planned in plan(options):
@@ -223,6 +226,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--columns", type=lambda text: tuple(map(int, names(text))), default=())
     parser.add_argument("--shapes", type=names, default=(), help="of the cases' own, as 8192x8192")
     parser.add_argument("--against", type=names, default=("quack", "compile", "liger", "eager"))
+    parser.add_argument(
+        "--first-against", type=names, default=(), help="further peers, at a case's first shape"
+    )
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--cache", default="cold", choices=CACHES)
     parser.add_argument("--rounds", type=int, default=30)
@@ -240,6 +246,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         "--compilers", type=int, default=0, help="processes that fill the compilers' caches first"
     )
     parser.add_argument("--compile-part", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--after", default="", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.words = [word for word in words if word != "--worker"]
@@ -262,9 +269,13 @@ def main(words: list[str]) -> int:
     command = [sys.executable, str(Path(__file__).resolve()), *options.words]
     command += ["--until", str(options.until)]
     if options.compilers:
-        print(fill_caches(command, options.compilers, options.until), flush=True)
-    command.append("--worker")
-    code = supervise(command, options.until, Journal(options.out))
+        set_caches()
+        done = Path(f"{options.out}.compiled")
+        done.unlink(missing_ok=True)
+        given = (command, options.compilers, options.until, done)
+        Thread(target=fill_caches, args=given).start()
+        command = [*command, "--after", str(done)]
+    code = supervise([*command, "--worker"], options.until, Journal(options.out))
     print(table(options.out))
     return code
 

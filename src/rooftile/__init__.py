@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rooftile.api.roofline import roofline
     from rooftile.api.schema import schema
     from rooftile.api.tile import tile, tile_plan
+    from rooftile.api.timeline import timeline
     from rooftile.api.traffic import kernel_traffic, traffic
     from rooftile.api.write_report import write_report
 
@@ -54,6 +55,7 @@ __all__ = [
     "sweep_kernel",
     "tile",
     "tile_plan",
+    "timeline",
     "traffic",
     "what_if",
     "write_report",
@@ -84,6 +86,7 @@ _HOMES = {
     "sweep_kernel": "rooftile.api.occupancy",
     "tile": "rooftile.api.tile",
     "tile_plan": "rooftile.api.tile",
+    "timeline": "rooftile.api.timeline",
     "traffic": "rooftile.api.traffic",
     "what_if": "rooftile.api.advise",
     "write_report": "rooftile.api.write_report",

@@ -151,3 +151,14 @@ def test_the_host_clock_runs_the_call():
     assert clock.seconds(lambda: ran.append(1)) > 0
     assert clock.host_seconds(lambda: ran.append(1), 3) > 0
     assert (len(ran), clock.timer, clock.peak_bytes(ran.clear)) == (4, "host clock", None)
+
+
+@pytest.mark.parametrize("l2_bytes", [50 << 20, 1 << 20])
+def test_the_flush_is_larger_than_the_cache(l2_bytes, monkeypatch):
+    """ben-01: four times the L2 of 50 MB that holds the whole problem, 64 MiB at least."""
+    device = Device()
+    monkeypatch.setattr(
+        device, "get_device_properties", lambda name: SimpleNamespace(L2_cache_size=l2_bytes)
+    )
+    buffer = CudaClock("cpu", "cold", device)._buffer
+    assert buffer.numel() * buffer.element_size() == max(4 * l2_bytes, 2**26)

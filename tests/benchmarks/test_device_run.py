@@ -73,6 +73,15 @@ def test_a_form_of_an_op_can_be_asked_for(module):
     assert keys == ["attention[causal]|backward|16x32x4096x128|torch.bfloat16"]
 
 
+def test_slow_peers_run_at_the_first_shape_alone(module):
+    """The unfused attention, whose scores fill the memory, at the article's shape."""
+    device_run = module("device_run")
+    words = "--ops attention[causal] --against cudnn --first-against eager --directions forward"
+    against = [p.job.against for p in device_run.plan(device_run.parse(words.split()))]
+    assert against[0] == ("cudnn", "eager")
+    assert set(against[1:]) == {("cudnn",)}
+
+
 def test_the_articles_shape_comes_before_the_sweep_over_lengths(module):
     """Of attention's jobs, both passes and both masks at it are the first four."""
     device_run = module("device_run")
@@ -181,5 +190,6 @@ def test_caches_can_be_filled_before_the_sweep(tmp_path):
     assert "2 processes, 0 of which did not end well; 1 choices" in done.stdout
     assert "-- softmax liger: ValueError: no such width" in done.stderr
     assert len(list(tmp_path.glob("called-*"))) == 3  # two that compile, one that times
+    assert done.stdout.index("-- compiled") < done.stdout.index("s left softmax")
     assert not chosen.exists()
     assert len(read_lines(tmp_path / "a.jsonl", Measurement)) == 2 * 2

@@ -20,6 +20,7 @@ from rooftile.cli.report import report
 from rooftile.cli.roofline import roofline
 from rooftile.cli.schema import schema
 from rooftile.cli.tile import tile
+from rooftile.cli.timeline import timeline
 from rooftile.cli.traffic import traffic
 
 # Rich's help and tracebacks cost 0.1 s of import on every call; --help has 0.3 s in all.
@@ -44,6 +45,7 @@ _COMMANDS = (
     tile,
     traffic,
     bench,
+    timeline,
     export,
     gpus,
     schema,

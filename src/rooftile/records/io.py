@@ -31,6 +31,7 @@ from rooftile.records.plan import Plan
 from rooftile.records.resources import KernelResources, Sweep, Traffic
 from rooftile.records.roofline import Roofline
 from rooftile.records.tile import RowTile, TilePlan
+from rooftile.records.timeline import Timeline
 from rooftile.records.whatif import WhatIf
 
 Record = (
@@ -52,6 +53,7 @@ Record = (
     | SimpleOccupancy
     | Sweep
     | TilePlan
+    | Timeline
     | Traffic
     | WhatIf
 )
@@ -77,6 +79,7 @@ KINDS: dict[str, type[Record]] = {
     "rooftile.simple_occupancy": SimpleOccupancy,
     "rooftile.sweep": Sweep,
     "rooftile.tile_plan": TilePlan,
+    "rooftile.timeline": Timeline,
     "rooftile.traffic": Traffic,
     "rooftile.whatif": WhatIf,
 }

@@ -1,0 +1,1 @@
+"""What a GPU did, measured: beside what was predicted."""
