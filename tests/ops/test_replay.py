@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from rooftile import ops
-from rooftile.ops import _repeat, _replay
+from rooftile.ops import _op, _repeat, _replay
+from rooftile.ops._op import Op
 from rooftile.ops._repeat import repeats
-from rooftile.ops._replay import Launch, Op, empty, recorder
+from rooftile.ops._replay import Launch, empty, recorder
 from rooftile.plan.launch import override
 
 
@@ -125,6 +126,165 @@ def test_a_kernel_that_reads_a_copy_is_not_made_again(world):
     for _ in range(2):
         op(torch.ones(4, 6))
     assert (world.body, world.kernel.launched) == (2, [])
+
+
+class Launcher:
+    """As Triton's launchers are: an object that calls a C function with arguments of its own."""
+
+    global_scratch_size = profile_scratch_size = 0
+
+    def __init__(self, nested):
+        self.nested = nested
+        self.calls = []
+        self.ran = 0
+        self.launch = lambda *args: self.calls.append(args)
+
+    def __call__(self, x, y, z, stream, function, metadata, launch_metadata, enter, leave, *params):
+        """The parameters last, in a row or as a tuple."""
+        self.ran += 1
+        scratch = "scratch" if self.global_scratch_size else None
+        head = x, y, z, stream, function, False, True, scratch, metadata, enter, leave
+        self.launch(*head, *((params,) if self.nested else params))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_calls_go_straight_to_the_launchers_own_function(world, nested):
+    """Triton's Python is gone through once; then what it called is called, whatever its form."""
+    world.kernel.run = Launcher(nested)
+    first = world.op(ones(), 2.0)
+    x = ones()
+    ys = [world.op(x, 2.0) for _ in range(2)]
+    params = [(x.data_ptr(), y.data_ptr(), 2.0) for y in ys]
+    head = 3, 1, 1, 7, "function", False, True, None, "metadata", None, None
+    assert world.kernel.run.calls == [(*head, *((p,) if nested else p)) for p in params]
+    assert (world.body, world.kernel.run.ran, first.shape) == (1, 0, x.shape)
+
+
+def test_a_launcher_that_needs_memory_is_asked_each_time(world):
+    """Scratch memory is of one launch alone, so the launcher's own call provides it."""
+    world.kernel.run = Launcher(nested=False)
+    world.kernel.run.global_scratch_size = 64
+    for _ in range(3):
+        world.op(ones(), 2.0)
+    assert (world.body, world.kernel.run.ran) == (1, 2)
+    assert [call[7] for call in world.kernel.run.calls] == ["scratch"] * 2
+
+
+@pytest.fixture
+def guarded(world, monkeypatch):
+    """The op of ``world`` after two calls: the guard knows it, and a key is an error."""
+    for _ in range(2):
+        world.op(ones(), 2.0)
+    assert len(world.op.recent.calls) == 1
+    world.keys = []
+    key_of = _op._key_of
+    monkeypatch.setattr(_op, "_key_of", lambda args: world.keys.append(args) or key_of(args))
+    return world
+
+
+def test_a_guard_recognizes_a_call(guarded):
+    """A like call needs no key, and launches on its own tensors."""
+    x = ones()
+    y = guarded.op(x, 2.0)
+    assert guarded.keys == []
+    assert guarded.kernel.launched[-1] == ((3, 1, 1), 7, (x.data_ptr(), y.data_ptr(), 2.0))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (ones().half(), 2.0),
+        (ones(5), 2.0),
+        (ones(8)[::2], 2.0),
+        (ones(), 3.0),
+        (ones(), 2),
+        (torch.ones(64)[1:25].view(4, 6), 2.0),
+        (torch.nn.Parameter(ones()), 2.0),
+        (torch._neg_view(ones()), 2.0),
+    ],
+    ids=["dtype", "shape", "strides", "number", "type", "alignment", "class", "lazy"],
+)
+def test_a_guard_refuses_other_arguments(guarded, args):
+    """Whatever a plan or a result depends on is another call."""
+    with torch.no_grad():
+        guarded.op(*args)
+    assert len(guarded.keys) == 1
+
+
+def test_a_guard_refuses_memory_given_back(guarded):
+    """A tensor whose storage was emptied has a shape and no address: torch must see it."""
+    x = ones().clone()
+    x.untyped_storage().resize_(0)
+    guarded.op(x, 2.0)
+    assert (guarded.torch, guarded.body) == (1, 1)
+
+
+def test_what_torch_must_see_is_seen_behind_a_guard(guarded):
+    """A mode, a transform, a tangent or an override after the call is known."""
+
+    class Function(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Dispatch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    before = len(guarded.kernel.launched)
+    for context in (
+        Function(), Dispatch(), torch.autograd.forward_ad.dual_level(),
+        override("softmax_fwd", num_warps=2),
+    ):  # fmt: skip
+        x = ones()
+        with context:
+            guarded.op(x, 2.0)
+    x = ones()
+    torch.func.vmap(lambda t: guarded.op(x, 2.0) + t)(torch.ones(2))
+    torch.func.grad(lambda t: (guarded.op(x, 2.0) * t).sum())(torch.ones(1))
+    assert guarded.torch == 6
+    assert len(guarded.kernel.launched) == before
+
+
+def test_a_guard_of_another_gpu(guarded, monkeypatch):
+    """Where another GPU is the current one, its streams are not those of the tensors."""
+    monkeypatch.setattr(_replay, "current_device", lambda: 1)
+    guarded.op(ones(), 2.0)
+    assert guarded.torch == 1
+
+
+def test_calls_known_at_a_time(guarded):
+    """The last three; one that comes back is known again."""
+    for n_rows in (1, 2, 3):
+        for _ in range(2):
+            guarded.op(ones(n_rows), 2.0)
+    assert len(guarded.op.recent.calls) == 3
+    guarded.keys.clear()
+    for n_rows in (1, 2, 3):
+        guarded.op(ones(n_rows), 2.0)
+    assert guarded.keys == []
+    for _ in range(2):
+        guarded.op(ones(), 2.0)
+    assert len(guarded.keys) == 1
+
+
+def test_arguments_by_name_and_by_place(public):
+    """What is given by name is told from the same values given by place."""
+    for _ in range(3):
+        public.public(ones(), scale=3.0)
+    with pytest.raises(TypeError):
+        public.public(ones(), "scale", 3.0)
+    assert (public.checked, public.body) == (1, 1)
+
+
+def test_a_guard_asks_for_no_gradient(public):
+    """A leaf that records is not taken for one that did not, and the other way round."""
+    leaf = ones().requires_grad_()
+    for _ in range(3):
+        with torch.no_grad():
+            public.public(leaf)
+    assert public.checked == 1
+    public.public(leaf)
+    assert public.checked == 2
 
 
 @pytest.fixture

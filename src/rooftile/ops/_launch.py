@@ -11,7 +11,8 @@ import torch
 import triton
 
 from rooftile.errors import InputError
-from rooftile.ops._replay import Launch, Op, recorder
+from rooftile.ops._op import Op
+from rooftile.ops._replay import Launch, recorder
 from rooftile.plan.launch import RowLaunch
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
