@@ -1,7 +1,7 @@
 """Cross-entropy of a linear layer's logits, which are never in memory as a whole.
 
 Rows go through in groups: their logits by torch's matmul, then loss and gradient of the logits in
-place. For a mean or a sum both gradients are made on the way, for the backward to scale; without a
+place. For a mean or a sum the gradients are made on the way, for the backward to scale; without a
 reduction each row has a factor of its own, so the backward makes the logits again.
 
 Source: Hsu et al. 2024, https://arxiv.org/abs/2410.10989 (gradients on the way forward)
@@ -39,11 +39,14 @@ def linear_cross_entropy_ref(
 # ---- 2. groups of rows -------------------------------------------------------------
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32: 16-bit operands are not widened first where the GPU need not."""
+def _product_added(a: Tensor, b: Tensor, total: Tensor | None) -> Tensor:
+    """total + a @ b in float32, written over total: a sum of its own would move 2.5 times that."""
     if a.dtype == torch.float32 or not a.is_cuda:
-        return a.float() @ b.float()
-    return torch.mm(a, b, out_dtype=torch.float32)
+        a, b = a.float(), b.float()
+        return a @ b if total is None else torch.addmm(total, a, b, out=total)
+    if total is None:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
 
 
 def _logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -57,32 +60,31 @@ class _Gradients:
         want_x, want_weight, want_bias = wanted
         self.x, self.weight = x, weight
         self.dx = torch.empty_like(x) if want_x else None
-        self.dweight = torch.zeros_like(weight, dtype=torch.float32) if want_weight else None
-        self.dbias = (
-            torch.zeros_like(bias, dtype=torch.float32) if bias is not None and want_bias else None
-        )
+        self.want_weight = want_weight
+        self.dweight: Tensor | None = None
+        self.dbias: Tensor | None = None
+        if bias is not None and want_bias:
+            self.dbias = torch.zeros_like(bias, dtype=torch.float32)
 
     def add(self, rows: slice, dlogits: Tensor) -> None:
         """Take in the gradient of a group's logits."""
         if self.dx is not None:
             torch.mm(dlogits, self.weight, out=self.dx[rows])
-        if self.dweight is not None:
-            self.dweight += _product(dlogits.t(), self.x[rows])
+        if self.want_weight:
+            self.dweight = _product_added(dlogits.t(), self.x[rows], self.dweight)
         if self.dbias is not None:
             self.dbias += dlogits.sum(0, dtype=torch.float32)
 
-    def results(self, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """In the dtypes of the inputs; empty where not wanted."""
-        bias_dtype = self.weight.dtype if bias is None else bias.dtype
+    def results(self) -> tuple[Tensor, Tensor, Tensor]:
+        """That of x in its dtype, the sums in float32; empty where not wanted."""
+        if self.want_weight and self.dweight is None:  # no rows
+            self.dweight = torch.zeros_like(self.weight, dtype=torch.float32)
+        none = self.x.new_empty(0, dtype=torch.float32)
         return (
             self.x.new_empty(0) if self.dx is None else self.dx,
-            _cast(self.dweight, self.weight.dtype, self.x),
-            _cast(self.dbias, bias_dtype, self.x),
+            none if self.dweight is None else self.dweight,
+            none.clone() if self.dbias is None else self.dbias,
         )
-
-
-def _cast(sum_: Tensor | None, dtype: torch.dtype, like: Tensor) -> Tensor:
-    return like.new_empty(0) if sum_ is None else sum_.to(dtype)
 
 
 def _groups(x: Tensor, weight: Tensor) -> list[slice]:
@@ -109,7 +111,7 @@ def _fwd(
             sums.add(rows, logits)
     if reduction != "none":
         loss, _ = sum_rows(loss, target, ignore_index, reduction == "mean")
-    return loss, lse, *sums.results(bias)
+    return loss, lse, *sums.results()
 
 
 def _bwd(
@@ -123,7 +125,7 @@ def _bwd(
         logits = _logits(x[rows], weight, bias)
         backward_rows(dloss[rows], logits, target[rows], lse[rows], None, extras, logits)
         sums.add(rows, logits)
-    return sums.results(bias)
+    return sums.results()
 
 
 # ---- 4. registration ---------------------------------------------------------------
@@ -146,12 +148,11 @@ bwd_op = register(
 def _gradients_like(
     x: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    given = (x, weight, bias)
-    dx, dweight, dbias = (
-        torch.empty_like(t) if t is not None and w else x.new_empty(0)
-        for t, w in zip(given, wanted, strict=True)
+    dweight, dbias = (
+        x.new_empty(t.shape if t is not None and w else (0,), dtype=torch.float32)
+        for t, w in zip((weight, bias), wanted[1:], strict=True)
     )
-    return dx, dweight, dbias
+    return torch.empty_like(x) if wanted[0] else x.new_empty(0), dweight, dbias
 
 
 @torch.library.register_fake("rooftile::linear_cross_entropy_fwd")
@@ -184,6 +185,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         wanted = [*ctx.needs_input_grad[:2], bias is not None and ctx.needs_input_grad[2]]
         loss, lse, *gradients = fwd_op(x, weight, bias, target, reduction, *extras, wanted)
         ctx.reduction, ctx.extras, ctx.wanted = reduction, extras, wanted
+        ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         if reduction == "none":
             ctx.save_for_backward(x, weight, bias, target, lse)
         else:
@@ -196,10 +198,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if ctx.reduction == "none":
             x, weight, bias, target, lse = ctx.saved_tensors
             found = bwd_op(dloss, x, weight, bias, target, lse, *ctx.extras, ctx.wanted)
+            factor = None
         else:
-            found = [g * dloss.to(g.dtype) for g in ctx.saved_tensors]
-        wanted = [g if w else None for g, w in zip(found, ctx.wanted, strict=True)]
-        return (*wanted, *[None] * 6)
+            found, factor = ctx.saved_tensors, dloss
+        wanted = zip(found, ctx.dtypes, ctx.wanted, strict=True)
+        return (*[_finished(g, factor, t) if w else None for g, t, w in wanted], *[None] * 6)
+
+
+def _finished(gradient: Tensor, factor: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """In the input's dtype, times the gradient of the loss: rounded once, read once."""
+    if factor is None or gradient.dtype == dtype or torch.compiler.is_compiling():
+        return (gradient if factor is None else gradient * factor).to(dtype)
+    return torch.mul(gradient, factor, out=torch.empty_like(gradient, dtype=dtype))
 
 
 # ---- 6. public op ------------------------------------------------------------------
