@@ -230,7 +230,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         "--first-against", type=names, default=(), help="further peers, at a case's first shape"
     )
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
-    parser.add_argument("--cache", default="cold", choices=CACHES)
+    parser.add_argument("--cache", default="balanced", choices=CACHES)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--row-seconds", type=float, default=2.0, help="measured time a shape")
     parser.add_argument(

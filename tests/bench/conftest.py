@@ -24,6 +24,10 @@ class ScriptedClock:
     def __init__(self, *seconds: float) -> None:
         self.script = list(seconds) or [1e-3]
         self.calls: list[Call] = []
+        self.written: dict[Call, int] = {}
+
+    def writes(self, call: Call, n_bytes: int) -> None:
+        self.written[call] = n_bytes
 
     def seconds(self, call: Call) -> float:
         call()

@@ -59,13 +59,19 @@ class Device:
 
 
 class Logged:
-    """A flush buffer that says when it is used."""
+    """A flush buffer of 2^20 words that says when it is read, and how much of it is written."""
 
-    def __init__(self, log):
-        self.log = log
+    def __init__(self, log, words=1 << 20):
+        self.log, self.words = log, words
+
+    def numel(self):
+        return self.words
+
+    def __getitem__(self, part):
+        return Logged(self.log, part.stop)
 
     def zero_(self):
-        self.log.append("write")
+        self.log.append("write" if self.words == 1 << 20 else f"write {4 * self.words}")
 
     def amax(self):
         self.log.append("read")
@@ -93,6 +99,26 @@ def test_the_flush_is_outside_the_timed_region(cache, flush):
     seconds = clock_on(device, cache).seconds(call_on(device))
     assert device.log == ["spin", *flush, "event", "call", "event", "wait"]
     assert seconds == 2e-3
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "flush"),
+    [
+        (0, ["read"]),
+        (4000, ["read", "write 4000"]),
+        (4 << 20, ["write"]),
+        (1 << 30, ["write"]),
+        (None, ["write"]),
+    ],
+)
+def test_a_balanced_flush_leaves_what_the_call_leaves(n_bytes, flush):
+    """The call finds as many lines to write back as it leaves, at most a whole buffer of them."""
+    device = Device()
+    clock, call = clock_on(device, "balanced"), call_on(device)
+    if n_bytes is not None:
+        clock.writes(call, n_bytes)
+    clock.seconds(call)
+    assert device.log == ["spin", *flush, "event", "call", "event", "wait"]
 
 
 def test_host_time_does_not_get_between_the_events():
@@ -139,8 +165,8 @@ def test_host_time_is_that_of_many_calls_in_a_row():
 
 
 def test_an_unknown_cache_state_is_refused():
-    """The message lists the three."""
-    with pytest.raises(InputError, match="cache must be one of cold, clean, warm, got 'hot'"):
+    """The message lists the four."""
+    with pytest.raises(InputError, match="cache must be one of balanced, cold, clean, warm, got 'hot'"):
         CudaClock("cpu", "hot", Device())
 
 

@@ -43,6 +43,13 @@ def test_each_provider_has_a_row_beside_the_copy(case, clock, surroundings, quic
     assert copy.check is None
 
 
+def test_the_clock_is_told_what_each_call_writes(case, clock, surroundings, quick):
+    """15 float32 are 60 bytes for own and peer, a copy writes half of 120, a product all it is."""
+    ticking = clock()
+    run(job(case(), matmul_n=4, ceilings=("copy", "matmul")), ticking, surroundings, quick)
+    assert list(ticking.written.values()) == [60, 60, 60, 64]
+
+
 def test_printed_numbers_agree(case, clock, surroundings, quick):
     """ben-04: FLOP/s and B/s are those of one call's FLOP and bytes over the median of one call."""
     own = run(job(case()), clock(2.294e-3), surroundings, quick)[0]

@@ -34,7 +34,7 @@ def test_the_table_goes_to_stdout(cli, measured):
         {
             "targets": ("softmax",), "shapes": None, "dtype": None, "directions": None,
             "against": None, "gate": None, "interpret": False,
-            "cache": "cold", "rounds": 50, "results": None,
+            "cache": "balanced", "rounds": 50, "results": None,
         }
     ]  # fmt: skip
 

@@ -32,7 +32,7 @@ def benchmark(
     against: Sequence[str] | None = None,
     gate: str | None = None,
     interpret: bool = False,
-    cache: Cache = "cold",
+    cache: Cache = "balanced",
     rounds: int = 50,
     results: str | None = None,
     clock: Clock | None = None,
@@ -54,7 +54,8 @@ def benchmark(
             or refuses a shape gets a row that says so.
         gate: What each own row must satisfy, such as ``"ratio_to_copy >= 0.95"``.
         interpret: Check results on the CPU with Triton's interpreter at small shapes; time nothing.
-        cache: State of the L2 before each call: ``"cold"``, ``"clean"`` or ``"warm"``.
+        cache: State of the L2 before each call: ``"balanced"``, ``"cold"``, ``"clean"`` or
+            ``"warm"``.
         rounds: Timed rounds; fewer where they are long.
         results: Folder in which the rows are added to ``<gpu>/<date>.jsonl``; None: nowhere.
         clock: What times a call; None: CUDA events. With a clock of one's own any device will do.

@@ -14,7 +14,7 @@ from rooftile.records.measurement import Cache
 
 Call = Callable[[], object]
 
-CACHES: tuple[Cache, ...] = ("cold", "clean", "warm")
+CACHES: tuple[Cache, ...] = ("balanced", "cold", "clean", "warm")
 
 # What the flush writes or reads, in parts of the L2: it replaces nearly all lines at 2, all at 4.
 _FLUSH_OF_L2 = 4
@@ -35,6 +35,9 @@ class Clock(Protocol):
     def cache(self) -> Cache:
         """State of the L2 before each timed call."""
 
+    def writes(self, call: Call, n_bytes: int) -> None:
+        """Say how many bytes a call writes."""
+
     def seconds(self, call: Call) -> float:
         """Device time of one call [s]."""
 
@@ -50,6 +53,9 @@ class HostClock:
 
     timer = "host clock"
     cache: Cache = "warm"
+
+    def writes(self, call: Call, n_bytes: int) -> None:
+        """Nothing: no cache is filled."""
 
     def seconds(self, call: Call) -> float:
         """Host time of one call [s]."""
@@ -75,16 +81,20 @@ class CudaClock:
 
     Args:
         device: ``"cuda"`` or ``"cuda:1"``; AMD GPUs are called so too.
-        cache: ``"cold"``: another buffer is written before each call, as most benchmarks do; its
-            lines must still be written back while the call runs, and the call leaves as many of its
-            own behind. ``"clean"``: another buffer is read, which is fair to a call that only
-            reads. ``"warm"``: nothing; small problems then measure the cache.
+        cache: What the L2 holds before each call. ``"balanced"``: another buffer's lines, of which
+            as many are still to be written back as the call leaves behind (``writes``), so that no
+            call pays for another's. ``"cold"``: written lines alone, as most benchmarks do;
+            a call that only reads pays for them. ``"clean"``: lines that were read alone; a call
+            that writes leaves its last ones unpaid. ``"warm"``: what the call before left; small
+            problems then measure the cache.
         cuda: ``torch.cuda``, or what stands in for it.
     """
 
     timer = "cuda events"
 
-    def __init__(self, device: str = "cuda", cache: Cache = "cold", cuda: Any = torch.cuda) -> None:
+    def __init__(
+        self, device: str = "cuda", cache: Cache = "balanced", cuda: Any = torch.cuda
+    ) -> None:
         if cache not in CACHES:
             raise InputError(f"cache must be one of {', '.join(CACHES)}, got {cache!r}")
         self.cache = cache
@@ -94,6 +104,11 @@ class CudaClock:
         words = max(_FLUSH_OF_L2 * l2_bytes, _LEAST_FLUSH_BYTES) // 4
         self._buffer = torch.ones(words, dtype=torch.int32, device=device)
         self._backlog_s: WeakKeyDictionary[Call, float] = WeakKeyDictionary()
+        self._written_bytes: WeakKeyDictionary[Call, int] = WeakKeyDictionary()
+
+    def writes(self, call: Call, n_bytes: int) -> None:
+        """Say how many bytes a call writes; where it is not said, more than the L2 holds."""
+        self._written_bytes[call] = n_bytes
 
     def seconds(self, call: Call) -> float:
         """Device time of one call [s], without the host's."""
@@ -101,7 +116,7 @@ class CudaClock:
             backlog_s = self._backlog_s.get(call, _BACKLOG_S)
             start, end = (self._cuda.Event(enable_timing=True) for _ in range(2))
             self._cuda._sleep(int(backlog_s * _SPIN_HZ))
-            self._flush()
+            self._flush(call)
             start.record()
             call()
             end.record()
@@ -132,8 +147,14 @@ class CudaClock:
         self._cuda.synchronize()
         return int(self._cuda.max_memory_allocated(self._device)) - int(before)
 
-    def _flush(self) -> None:
-        if self.cache == "cold":
-            self._buffer.zero_()
-        elif self.cache == "clean":
+    def _flush(self, call: Call) -> None:
+        if self.cache == "warm":
+            return
+        all_words = self._buffer.numel()
+        words = {"cold": all_words, "clean": 0}.get(self.cache)
+        if words is None:
+            words = min(self._written_bytes.get(call, 4 * all_words) // 4, all_words)
+        if words < all_words:
             self._buffer.amax()
+        if words:
+            self._buffer[:words].zero_()

@@ -78,6 +78,8 @@ def run(
         entries[name] = _Entry(call=_ceiling(name, job, base.cost))
     failures: dict[str, str] = {}
     calls = {name: entry.call for name, entry in entries.items() if entry.call is not None}
+    for name, call in calls.items():
+        clock.writes(call, _written_bytes(name, job, base.cost))
     stage("all", "warm-up")
     warmth = warm_up(calls, clock, settings, failures)
     stage("all", "rounds")
@@ -224,6 +226,13 @@ def _ceiling(name: str, job: Job, cost: Cost) -> Call:
     n = job.matmul_n
     a, b = (torch.randn(n, n, dtype=job.dtype, device=job.device) for _ in range(2))
     return lambda: torch.mm(a, b)
+
+
+def _written_bytes(name: str, job: Job, cost: Cost) -> int:
+    """What a call writes: the op's least, a copy's half, a product."""
+    if name == "copy":
+        return cost.bytes // 2
+    return job.matmul_n**2 * job.dtype.itemsize if name == "matmul" else cost.write_bytes
 
 
 def _measure_host_and_memory(

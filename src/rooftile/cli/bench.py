@@ -57,6 +57,10 @@ def bench(
     warm: Annotated[
         bool, typer.Option("--warm", help="Leave the L2 as the call before left it.")
     ] = False,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="Fill the L2 by writes alone, which the call must write back."),
+    ] = False,
     clean: Annotated[
         bool,
         typer.Option("--clean", help="Fill the L2 by reads, which leave nothing to write back."),
@@ -98,7 +102,7 @@ def bench(
                 against=None if against is None else parse_names(against),
                 gate=gate,
                 interpret=interpret,
-                cache=cache_of(warm=warm, clean=clean),
+                cache=cache_of(warm=warm, cold=cold, clean=clean),
                 rounds=rounds,
                 results=results,
                 sink=rows.extend,
@@ -112,10 +116,11 @@ def bench(
                 )  # fmt: skip
 
 
-def cache_of(*, warm: bool, clean: bool) -> Any:
-    """The state of the L2 that the two switches ask for."""
+def cache_of(**switches: bool) -> Any:
+    """The state of the L2 that a switch of its name asks for."""
     from rooftile.errors import InputError
 
-    if warm and clean:
-        raise InputError("only one of --warm and --clean can be given")
-    return "warm" if warm else "clean" if clean else "cold"
+    asked = [name for name, given in switches.items() if given]
+    if len(asked) > 1:
+        raise InputError(f"only one of {' and '.join(f'--{name}' for name in asked)} can be given")
+    return asked[0] if asked else "balanced"

@@ -11,7 +11,7 @@ from rooftile.records.cost import Cost
 SCHEMA_VERSION = 1
 
 Direction = Literal["forward", "backward", "forward_backward"]
-Cache = Literal["cold", "clean", "warm"]
+Cache = Literal["balanced", "cold", "clean", "warm"]
 
 OURS = "rooftile"
 CEILINGS = ("copy", "matmul")
@@ -90,8 +90,9 @@ class Measurement:
         dtype: ``"bfloat16"``, ``"float16"`` or ``"float32"``.
         cost: Least work of one call, of the op and not of the provider.
         seconds: Device time of each round [s], in the order they ran; empty where it failed.
-        cache: State of the L2 before each call: ``"cold"`` full of another buffer's written lines,
-            ``"clean"`` full of lines only read, ``"warm"`` as the call before left it.
+        cache: State of the L2 before each call: full of another buffer's lines, of which
+            ``"balanced"`` as many are written as the call leaves written, ``"cold"`` all,
+            ``"clean"`` none; ``"warm"`` as the call before left it.
         timer: What measured: ``"cuda events"``, or ``"host clock"`` where there is no device.
         warmup_rounds: Rounds before the first that counts.
         settled: Whether every provider's median had stopped moving by then.
