@@ -16,50 +16,56 @@ _SCRATCH = ("global_scratch_size", "profile_scratch_size", "gsan_enabled")
 
 
 class Step(NamedTuple):
-    """A launch to make again: ``run`` on what ``pick`` takes out of all values of a call.
+    """A launch to make again: what ``run`` is called with, cut where a call's own values stand.
 
-    ``inner`` takes the kernel's parameters where Triton wants them as a tuple, its last argument.
+    The stream stands between ``before`` and ``between``; then come the values that ``pick`` takes
+    and ``after``. ``nested``: these two are the kernel's parameters, which Triton wants as a tuple.
     """
 
     run: Callable[..., None]
+    before: tuple[Any, ...]
+    between: tuple[Any, ...]
     pick: Callable[[list[Any]], tuple[Any, ...]]
-    inner: Callable[[list[Any]], tuple[Any, ...]] | None
+    after: tuple[Any, ...]
+    nested: bool
 
 
 class _Place:
     """Stands for a value of which only the place is known."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-
 
 def step(
-    compiled: Any, grid: tuple[int, int, int], places: list[int], stream: int, constants: list[Any]
+    compiled: Any,
+    grid: tuple[int, int, int],
+    values: list[Any],
+    places: list[int | None],
+    constants: list[Any],
+    first: int,
 ) -> Step:
     """Plan a launch that is to be made again.
 
     Args:
         compiled: Triton's compiled kernel.
         grid: Programs in three dimensions.
-        places: Where each parameter stands among a call's values.
-        stream: Where the stream stands.
-        constants: What stands behind the other values; what is not there yet is put there.
+        values: Its parameters.
+        places: Which of a call's addresses each is, None for one that stays the same.
+        constants: What stands behind the addresses; parameters between them are put there.
+        first: How many addresses there are.
     """
-    parameters = [_Place(i) for i in places]
+    stream, parameters = _Place(), tuple(_Place() for _ in values)
     head = compiled.function, compiled.packed_metadata, None, None, None
-    call = (*grid, _Place(stream), *head, *parameters)
-    run, seen = _beneath(compiled.run, call)
-
-    def place(value: Any) -> int:
-        if isinstance(value, _Place):
-            return value.index
-        constants.append(value)
-        return stream + len(constants)
-
-    *outer, last = seen
-    if isinstance(last, tuple) and last == tuple(parameters):
-        return Step(run, _picker(map(place, outer)), _picker(places))
-    return Step(run, _picker(map(place, seen)), None)
+    run, seen = _beneath(compiled.run, (*grid, stream, *head, *parameters))
+    nested = seen[-1] == parameters
+    cut, end = seen.index(stream), len(seen) - (1 if nested else len(parameters))
+    last = max((i for i, place in enumerate(places) if place is not None), default=0)
+    own = max(last + 1, 2)  # of fewer no tuple would be made
+    picked = []
+    for value, place in zip(values[:own], places[:own], strict=True):
+        picked.append(first + len(constants) if place is None else place)
+        if place is None:
+            constants.append(value)
+    pick = itemgetter(*picked)
+    return Step(run, seen[:cut], seen[cut + 1 : end], pick, tuple(values[own:]), nested)
 
 
 def _beneath(run: Any, call: tuple[Any, ...]) -> tuple[Callable[..., None], tuple[Any, ...]]:
@@ -75,8 +81,3 @@ def _beneath(run: Any, call: tuple[Any, ...]) -> tuple[Callable[..., None], tupl
     probe.launch = lambda *args: seen.append(args)
     probe(*call)
     return launch, seen[0]
-
-
-def _picker(places: Any) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Takes the values at some places; a launch has two at least."""
-    return itemgetter(*places)

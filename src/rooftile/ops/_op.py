@@ -14,7 +14,6 @@ from rooftile.ops._replay import (
     ALIGNMENT,
     PLAIN,
     Replay,
-    on_device,
     recorder,
     replay_of,
     undisturbed,
@@ -85,7 +84,7 @@ class Op:
 def _key_of(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]] | None:
     """All that a call depends on, and its tensors' addresses; None where torch must see it."""
     device = _replay.device_of(args[0]) if type(args[0]) in PLAIN else -1
-    if device < 0 or not on_device(device):
+    if device < 0 or device != _replay.current_device():
         return None
     key: list[Any] = [device]
     addresses: list[int] = []

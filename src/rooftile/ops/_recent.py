@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, is_grad_enabled
 
-from rooftile.ops._replay import ALIGNMENT, PLAIN, Replay, address_of, compiler_parts, on_device
+from rooftile.ops import _replay
+from rooftile.ops._replay import ALIGNMENT, PLAIN, Replay, address_of, compiler_parts
 
 _MOST = 3  # calls known at a time: a model's norms and its queries and keys differ in shape
 _Guard = Callable[..., bool]
@@ -57,7 +58,7 @@ class Recent:
             if types != known_types or pick_others(values) != others:
                 continue
             tensors = pick_tensors(values)
-            if not guard(*tensors) or not on_device(replay.device):
+            if not guard(*tensors) or replay.device != _replay.current_device():
                 continue
             if leaves and is_grad_enabled():
                 return MISSED

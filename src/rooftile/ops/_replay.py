@@ -54,11 +54,6 @@ current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStr
 PLAIN = frozenset((Tensor, Parameter))
 
 
-def on_device(device: int) -> bool:
-    """Whether a GPU is the current one."""
-    return device == current_device()
-
-
 class Launch(NamedTuple):
     """A kernel that was launched: compiled, its grid, the values of its parameters."""
 
@@ -92,26 +87,27 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
 class Replay(NamedTuple):
     """A recorded call: tensors to make, launches, and which of the tensors are its results.
 
-    The values that launches pick from are the addresses of the call's tensors and of those made for
-    it, the stream, and the constants.
+    Launches pick from the addresses of the call's tensors and of those made for it, and from what
+    is the same in each call.
     """
 
     device: int
     made: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     steps: tuple[Step, ...]
-    constants: list[Any]
+    constants: tuple[Any, ...]
     results: int | tuple[int, ...] | None
 
     def __call__(self, addresses: list[int]) -> Any:
         """Launch on tensors at other addresses."""
         device, layouts, steps, constants, results = self
         made = [new_tensor(*layout) for layout in layouts]
-        values = [*addresses, *map(address_of, made), current_stream(device), *constants]
-        for run, pick, inner in steps:
-            if inner is None:
-                run(*pick(values))
+        values = [*addresses, *map(address_of, made), *constants]
+        stream = current_stream(device)
+        for run, before, between, pick, after, nested in steps:
+            if nested:
+                run(*before, stream, *between, (*pick(values), *after))
             else:
-                run(*pick(values), inner(values))
+                run(*before, stream, *between, *pick(values), *after)
         if isinstance(results, int):
             return made[results]
         return None if results is None else tuple([made[i] for i in results])
@@ -126,21 +122,13 @@ def replay_of(
     if len(where) != sum(t.numel() > 0 for t in tensors) or 0 in where:
         return None  # two of them begin at one address
     steps = []
-    stream = len(tensors)
     constants: list[Any] = []
     for compiled, grid, values in launches:
-        places = []
-        for value in values:
-            if isinstance(value, Tensor):
-                source = where.get(value.data_ptr())
-                if source is None:
-                    return None
-                places.append(source)
-            else:
-                constants.append(value)
-                places.append(stream + len(constants))
+        places = [where.get(v.data_ptr()) if isinstance(v, Tensor) else None for v in values]
+        if any(isinstance(v, Tensor) and p is None for v, p in zip(values, places, strict=True)):
+            return None
         x, y, z = (*grid, 1, 1)[:3]
-        steps.append(step(compiled, (x, y, z), places, stream, constants))
+        steps.append(step(compiled, (x, y, z), values, places, constants, len(tensors)))
     results: int | tuple[int, ...] | None = None
     if result is not None:
         own = {id(t): i for i, t in enumerate(made)}
@@ -150,7 +138,7 @@ def replay_of(
         found = tuple(own[id(t)] for t in several)
         results = found if isinstance(result, tuple) else found[0]
     layouts = tuple((tuple(t.shape), t.stride(), t.dtype) for t in made)
-    return Replay(device, layouts, tuple(steps), constants, results)
+    return Replay(device, layouts, tuple(steps), tuple(constants), results)
 
 
 def undisturbed() -> bool:
@@ -184,6 +172,9 @@ _knobs = triton.knobs.runtime
 def _hooked() -> bool:
     """Whether a profiler of Triton's listens to launches."""
     enter, leave = _knobs.launch_enter_hook, _knobs.launch_exit_hook
-    return (enter is not None and getattr(enter, "calls", True)) or (
-        leave is not None and getattr(leave, "calls", True)
-    )
+    if type(enter) is type(leave) is _Chain:
+        return bool(enter.calls or leave.calls)
+    return enter is not None or leave is not None
+
+
+_Chain = getattr(triton.knobs, "HookChain", None)
