@@ -19,8 +19,14 @@ from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
 from rooftile.ops._launch import register
 from rooftile.ops.cross_entropy import check_cross_entropy, check_target, cross_entropy_ref
-from rooftile.ops.rows.cross_entropy import Extras, backward_rows, forward_rows, sum_rows
-from rooftile.plan.launch import logit_rows
+from rooftile.ops.rows.cross_entropy import (
+    Extras,
+    backward_rows,
+    both_rows,
+    forward_rows,
+    sum_rows,
+)
+from rooftile.ops.rows.logit_groups import Gradients, groups_of, logits_of
 
 # ---- 1. reference ------------------------------------------------------------------
 
@@ -36,60 +42,7 @@ def linear_cross_entropy_ref(
     return loss.view(target.shape) if options.get("reduction") == "none" else loss
 
 
-# ---- 2. groups of rows -------------------------------------------------------------
-
-
-def _product_added(a: Tensor, b: Tensor, total: Tensor | None) -> Tensor:
-    """total + a @ b in float32, written over total: a sum of its own would move 2.5 times that."""
-    if a.dtype == torch.float32 or not a.is_cuda:
-        a, b = a.float(), b.float()
-        return a @ b if total is None else torch.addmm(total, a, b, out=total)
-    if total is None:
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
-
-
-def _logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
-
-
-class _Gradients:
-    """Sums over groups of rows, those of weight and bias in float32."""
-
-    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> None:
-        want_x, want_weight, want_bias = wanted
-        self.x, self.weight = x, weight
-        self.dx = torch.empty_like(x) if want_x else None
-        self.want_weight = want_weight
-        self.dweight: Tensor | None = None
-        self.dbias: Tensor | None = None
-        if bias is not None and want_bias:
-            self.dbias = torch.zeros_like(bias, dtype=torch.float32)
-
-    def add(self, rows: slice, dlogits: Tensor) -> None:
-        """Take in the gradient of a group's logits."""
-        if self.dx is not None:
-            torch.mm(dlogits, self.weight, out=self.dx[rows])
-        if self.want_weight:
-            self.dweight = _product_added(dlogits.t(), self.x[rows], self.dweight)
-        if self.dbias is not None:
-            self.dbias += dlogits.sum(0, dtype=torch.float32)
-
-    def results(self) -> tuple[Tensor, Tensor, Tensor]:
-        """That of x in its dtype, the sums in float32; empty where not wanted."""
-        if self.want_weight and self.dweight is None:  # no rows
-            self.dweight = torch.zeros_like(self.weight, dtype=torch.float32)
-        none = self.x.new_empty(0, dtype=torch.float32)
-        return (
-            self.x.new_empty(0) if self.dx is None else self.dx,
-            none if self.dweight is None else self.dweight,
-            none.clone() if self.dbias is None else self.dbias,
-        )
-
-
-def _groups(x: Tensor, weight: Tensor) -> list[slice]:
-    step = logit_rows(weight.shape[0], x.element_size())
-    return [slice(start, start + step) for start in range(0, x.shape[0], step)]
+# ---- 3. launches -------------------------------------------------------------------
 
 
 def _fwd(
@@ -98,19 +51,22 @@ def _fwd(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     extras = Extras(ignore_index, smoothing, z_loss, softcap)
     loss = torch.empty(target.shape, dtype=torch.float32, device=x.device)
-    lse = torch.empty_like(loss)
+    lse = torch.empty_like(loss) if reduction == "none" else None
     on_the_way = reduction != "none" and any(wanted)
-    sums = _Gradients(x, weight, bias, wanted if on_the_way else [False] * 3)
-    one = torch.ones((), dtype=torch.float32, device=x.device)
+    sums = Gradients(x, weight, bias, wanted if on_the_way else [False] * 3)
     count = (target != ignore_index).sum(dtype=torch.float32) if reduction == "mean" else None
-    for rows in _groups(x, weight):
-        logits = _logits(x[rows], weight, bias)
-        forward_rows(logits, target[rows], extras, loss[rows], lse[rows])
+    for rows in groups_of(x, weight):
+        logits = logits_of(x[rows], weight, bias)
         if on_the_way:
-            backward_rows(one, logits, target[rows], lse[rows], count, extras, logits)
+            both_rows(logits, target[rows], count, extras, loss[rows])
             sums.add(rows, logits)
-    if reduction != "none":
+        else:
+            row_lse = None if lse is None else lse[rows]
+            forward_rows(logits, target[rows], extras, loss[rows], row_lse)
+        del logits  # before the next group's are made
+    if lse is None:
         loss, _ = sum_rows(loss, target, ignore_index, reduction == "mean")
+        lse = loss.new_empty(0)
     return loss, lse, *sums.results()
 
 
@@ -119,12 +75,13 @@ def _bwd(
     ignore_index: int, smoothing: float, z_loss: float, softcap: float, wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     extras = Extras(ignore_index, smoothing, z_loss, softcap)
-    sums = _Gradients(x, weight, bias, wanted)
+    sums = Gradients(x, weight, bias, wanted)
     dloss = dloss.contiguous()
-    for rows in _groups(x, weight):
-        logits = _logits(x[rows], weight, bias)
+    for rows in groups_of(x, weight):
+        logits = logits_of(x[rows], weight, bias)
         backward_rows(dloss[rows], logits, target[rows], lse[rows], None, extras, logits)
         sums.add(rows, logits)
+        del logits
     return sums.results()
 
 
@@ -159,9 +116,10 @@ def _gradients_like(
 def _(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, reduction: str, *extras: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    lse = x.new_empty(target.shape, dtype=torch.float32)
     none = reduction == "none"
-    loss = torch.empty_like(lse) if none else lse.new_empty(())
+    loss, lse = (
+        x.new_empty(target.shape if none else shape, dtype=torch.float32) for shape in ((), (0,))
+    )
     wanted = [False] * 3 if none else extras[-1]
     return loss, lse, *_gradients_like(x, weight, bias, wanted)
 

@@ -110,6 +110,13 @@ def _streamed(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunc
 
 
 @lru_cache(maxsize=1024)
+def _twice(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
+    """Rows read again from L2: few programs at a time, so that their rows have room there."""
+    block = min(power_of_two(n_cols), 32768 // itemsize)
+    return RowLaunch("loop", 1, block, max(1, min(16, block * itemsize // 1024)))
+
+
+@lru_cache(maxsize=1024)
 def _chunks(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
     """No reduction: a chunk of a row a program, 2 accesses of 16 bytes a thread."""
     return RowLaunch("flat", 1, min(power_of_two(n_cols), 8192 // itemsize), 8)
@@ -157,6 +164,7 @@ FAMILIES = {
     "add_norm_bwd": launch_norms.add_norm_bwd,
     "cross_entropy_fwd": _streamed,
     "cross_entropy_bwd": _chunks,
+    "cross_entropy_both": _twice,
     "flat": _flat,
     "column_blocks": _column_blocks,
     "column_sums": _column_sums,
