@@ -137,17 +137,20 @@ def cross_entropy_sum_kernel(
     BLOCK_M: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """The sum or the mean of the losses, in a fixed order."""
+    """The sum or the mean of the losses, in a fixed order. Targets are counted before the wait."""
+    if MEAN or count_ptr is not None:
+        count = tl.zeros((BLOCK_M,), tl.float32)
+        for start in tl.range(0, n_rows, BLOCK_M, num_stages=1):
+            row = start + tl.arange(0, BLOCK_M)
+            mask = row < n_rows
+            target = tl.load(target_ptr + row, mask=mask, other=0).to(tl.int64)
+            count += tl.where(mask & (target != ignore_index), 1.0, 0.0)
+        n = tl.sum(count, axis=0)
     wait_for_previous(OVERLAPS)
     total = tl.zeros((BLOCK_M,), tl.float32)
-    count = tl.zeros((BLOCK_M,), tl.float32)
     for start in tl.range(0, n_rows, BLOCK_M, num_stages=1):
         row = start + tl.arange(0, BLOCK_M)
-        mask = row < n_rows
-        total += tl.load(loss_ptr + row, mask=mask, other=0.0)
-        target = tl.load(target_ptr + row, mask=mask, other=0).to(tl.int64)
-        count += tl.where(mask & (target != ignore_index), 1.0, 0.0)
-    n = tl.sum(count, axis=0)
+        total += tl.load(loss_ptr + row, mask=row < n_rows, other=0.0)
     out = tl.sum(total, axis=0)
     if MEAN:
         out = out / n
