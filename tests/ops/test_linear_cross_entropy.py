@@ -11,6 +11,7 @@ from ops.close import DTYPES, assert_matches
 
 from rooftile.errors import InputError
 from rooftile.ops import linear_cross_entropy as public
+from rooftile.ops.flat.scale import scaled
 from rooftile.ops.linear_cross_entropy import (
     bwd_op,
     fwd_op,
@@ -18,8 +19,7 @@ from rooftile.ops.linear_cross_entropy import (
     linear_cross_entropy_ref,
 )
 from rooftile.ops.rows import logit_groups
-from rooftile.ops.rows.cross_entropy import Extras, backward_rows, both_rows, forward_rows
-from rooftile.plan.launch import logit_rows, override
+from rooftile.plan.launch import logit_rows
 
 REDUCTIONS = ["none", "mean", "sum"]
 
@@ -27,7 +27,7 @@ REDUCTIONS = ["none", "mean", "sum"]
 @pytest.fixture
 def small_groups(monkeypatch):
     """Groups of 4 rows, so that a test has several and a last one that is not whole."""
-    monkeypatch.setattr(logit_groups, "logit_rows", lambda n_classes, itemsize: 4)
+    monkeypatch.setattr(logit_groups, "logit_rows", lambda n_classes, itemsize, width: 4)
 
 
 def draw(dtype, device, n_rows=9, width=16, n_classes=50):
@@ -133,31 +133,26 @@ def test_gradients_can_be_asked_for_twice(device):
     assert torch.equal(first, torch.autograd.grad(2 * loss, x)[0] / 2)
 
 
-@pytest.mark.parametrize("n_classes", [1, 50, 64, 199, 1003])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_loss_and_gradient_in_one_kernel(n_classes, dtype, device):
-    """The logits' gradient over them is that of the two kernels, whole vectors or not."""
-    logits = (3 * torch.randn(5, n_classes, device=device)).to(dtype)
-    target = torch.tensor([0, n_classes - 1, -100, n_classes // 2, n_classes], device=device)
-    count = torch.tensor(4.0, device=device)
-    extras = Extras(-100, 0.1, 1e-2, 5.0)
-    loss, lse, actual = (torch.empty(5, device=device) for _ in range(3))
-    forward_rows(logits, target, extras, loss, lse)
-    expected = torch.empty_like(logits)
-    backward_rows(torch.ones((), device=device), logits, target, lse, count, extras, expected)
-    with override("cross_entropy_both", block_n=64, num_warps=1):
-        both_rows(logits, target, count, extras, actual)
-    torch.testing.assert_close(actual, loss, equal_nan=True)
-    torch.testing.assert_close(logits, expected, equal_nan=True)
-    assert logits[2].eq(0).all()
-    assert logits[4].isnan().all()
+@pytest.mark.parametrize("shape", [(), (7,), (33, 64), (0, 5)], ids=str)
+def test_scaled_and_rounded_once(shape, device):
+    """A gradient times a number, rounded to another dtype: that of float64, bit for bit."""
+    x = torch.randn(shape, device=device)
+    factor = torch.tensor(0.3, device=device)
+    actual = scaled(x, factor, torch.bfloat16)
+    assert actual.dtype == torch.bfloat16
+    assert torch.equal(actual, (x * factor).bfloat16())
+    torch.library.opcheck(scaled.overload, (x, factor, torch.bfloat16))
 
 
 def test_logits_in_memory():
-    """512 MiB of them at a time, at least 1,024 rows: Llama 3's vocabulary in bfloat16 is 2,048."""
-    assert logit_rows(128_256, 2) == 2048
-    assert logit_rows(32_000, 2) == 8192
+    """512 MiB of them at a time, at least 1,024 rows: Llama 3's vocabulary in bfloat16 is 2,048.
+
+    Where its gradient is wanted, as many bytes as the weight has: 4,096 rows for 4,096 columns.
+    """
+    assert logit_rows(128_256, 2) == logit_rows(128_256, 2, 1024) == 2048
+    assert logit_rows(32_000, 2) == logit_rows(32_000, 2, 4096) == 8192
     assert logit_rows(1_000_000, 4) == 1024
+    assert logit_rows(128_256, 2, 4096) == 4096
 
 
 def test_weight_gradient_accumulates_in_float32(device):

@@ -19,14 +19,14 @@ from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
 from rooftile.ops._launch import register
 from rooftile.ops.cross_entropy import check_cross_entropy, check_target, cross_entropy_ref
+from rooftile.ops.flat.scale import scaled
 from rooftile.ops.rows.cross_entropy import (
     Extras,
     backward_rows,
-    both_rows,
     forward_rows,
     sum_rows,
 )
-from rooftile.ops.rows.logit_groups import Gradients, groups_of, logits_of
+from rooftile.ops.rows.logit_groups import Gradients, logits_of
 
 # ---- 1. reference ------------------------------------------------------------------
 
@@ -51,22 +51,20 @@ def _fwd(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     extras = Extras(ignore_index, smoothing, z_loss, softcap)
     loss = torch.empty(target.shape, dtype=torch.float32, device=x.device)
-    lse = torch.empty_like(loss) if reduction == "none" else None
+    lse = torch.empty_like(loss)
     on_the_way = reduction != "none" and any(wanted)
     sums = Gradients(x, weight, bias, wanted if on_the_way else [False] * 3)
+    one = torch.ones((), dtype=torch.float32, device=x.device)
     count = (target != ignore_index).sum(dtype=torch.float32) if reduction == "mean" else None
-    for rows in groups_of(x, weight):
+    for rows in sums.groups():
         logits = logits_of(x[rows], weight, bias)
+        forward_rows(logits, target[rows], extras, loss[rows], lse[rows])
         if on_the_way:
-            both_rows(logits, target[rows], count, extras, loss[rows])
+            backward_rows(one, logits, target[rows], lse[rows], count, extras, logits)
             sums.add(rows, logits)
-        else:
-            row_lse = None if lse is None else lse[rows]
-            forward_rows(logits, target[rows], extras, loss[rows], row_lse)
         del logits  # before the next group's are made
-    if lse is None:
+    if reduction != "none":
         loss, _ = sum_rows(loss, target, ignore_index, reduction == "mean")
-        lse = loss.new_empty(0)
     return loss, lse, *sums.results()
 
 
@@ -77,7 +75,7 @@ def _bwd(
     extras = Extras(ignore_index, smoothing, z_loss, softcap)
     sums = Gradients(x, weight, bias, wanted)
     dloss = dloss.contiguous()
-    for rows in groups_of(x, weight):
+    for rows in sums.groups():
         logits = logits_of(x[rows], weight, bias)
         backward_rows(dloss[rows], logits, target[rows], lse[rows], None, extras, logits)
         sums.add(rows, logits)
@@ -116,10 +114,9 @@ def _gradients_like(
 def _(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, reduction: str, *extras: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    lse = x.new_empty(target.shape, dtype=torch.float32)
     none = reduction == "none"
-    loss, lse = (
-        x.new_empty(target.shape if none else shape, dtype=torch.float32) for shape in ((), (0,))
-    )
+    loss = torch.empty_like(lse) if none else lse.new_empty(())
     wanted = [False] * 3 if none else extras[-1]
     return loss, lse, *_gradients_like(x, weight, bias, wanted)
 
@@ -167,7 +164,7 @@ def _finished(gradient: Tensor, factor: Tensor | None, dtype: torch.dtype) -> Te
     """In the input's dtype, times the gradient of the loss: rounded once, read once."""
     if factor is None or gradient.dtype == dtype or torch.compiler.is_compiling():
         return (gradient if factor is None else gradient * factor).to(dtype)
-    return torch.mul(gradient, factor, out=torch.empty_like(gradient, dtype=dtype))
+    return scaled(gradient, factor, dtype)
 
 
 # ---- 6. public op ------------------------------------------------------------------

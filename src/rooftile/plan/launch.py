@@ -110,13 +110,6 @@ def _streamed(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunc
 
 
 @lru_cache(maxsize=1024)
-def _twice(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
-    """Rows read again from L2: few programs at a time, so that their rows have room there."""
-    block = min(power_of_two(n_cols), 32768 // itemsize)
-    return RowLaunch("loop", 1, block, max(1, min(16, block * itemsize // 1024)))
-
-
-@lru_cache(maxsize=1024)
 def _chunks(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
     """No reduction: a chunk of a row a program, 2 accesses of 16 bytes a thread."""
     return RowLaunch("flat", 1, min(power_of_two(n_cols), 8192 // itemsize), 8)
@@ -148,9 +141,14 @@ def _rotary(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
     return RowLaunch("tile", max(1, 4096 // (block * itemsize)), block, 4)
 
 
-def logit_rows(n_classes: int, itemsize: int) -> int:
-    """Rows of logits that are in memory at a time: 512 MiB, but 1,024 rows for a good matmul."""
-    rows = _LOGIT_BYTES // (n_classes * itemsize)
+def logit_rows(n_classes: int, itemsize: int, width: int = 0) -> int:
+    """Rows of logits that are in memory at a time: 512 MiB, but 1,024 rows for a good matmul.
+
+    Where the weight's gradient is wanted, and so its ``width`` given, as many bytes as that has:
+    each group reads and writes a sum of it in float32, which takes twice as much meanwhile.
+    """
+    row_bytes = n_classes * itemsize
+    rows = max(_LOGIT_BYTES, n_classes * width * itemsize) // row_bytes
     return max(1024, power_of_two(rows + 1) // 2)
 
 
@@ -164,7 +162,6 @@ FAMILIES = {
     "add_norm_bwd": launch_norms.add_norm_bwd,
     "cross_entropy_fwd": _streamed,
     "cross_entropy_bwd": _chunks,
-    "cross_entropy_both": _twice,
     "flat": _flat,
     "column_blocks": _column_blocks,
     "column_sums": _column_sums,

@@ -11,7 +11,6 @@ from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import rows_of, vectors
 from rooftile.ops.rows.cross_entropy_kernels import (
-    cross_entropy_both_kernel,
     cross_entropy_bwd_kernel,
     cross_entropy_fwd_kernel,
     cross_entropy_sum_kernel,
@@ -103,24 +102,6 @@ def backward_rows(
         *rows, *dx_rows, *extras,
         SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
         SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
-    )  # fmt: skip
-
-
-def both_rows(
-    x: Tensor, target: Tensor, count: Tensor | None, extras: Extras, loss: Tensor
-) -> None:
-    """Write the loss of each row of contiguous logits, and their gradient over them."""
-    if x.numel() == 0:
-        return
-    x, rows = rows_of(x, 1)
-    n_rows, n_cols = x.shape
-    plan = row_launch("cross_entropy_both", n_cols, x.element_size())
-    vec, shift, edge = vectors(n_cols, x.element_size(), (x, rows), line_bytes=plan.line_bytes)
-    launch(
-        cross_entropy_both_kernel, (n_rows,), x.device,
-        x, target.contiguous(), loss, count, n_cols, *extras,
-        SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, STAGES=plan.num_stages, **compiler_options(plan, x.device),
     )  # fmt: skip
 
 

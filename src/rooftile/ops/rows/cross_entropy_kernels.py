@@ -30,55 +30,6 @@ def _capped(x, mask, softcap, SOFTCAP: tl.constexpr):
 
 
 @triton.jit
-def _row_sums(
-    x_row, head, live, n_cols, stride_xn, softcap, EVICT: tl.constexpr, SMOOTH: tl.constexpr,
-    SOFTCAP: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, VEC: tl.constexpr,
-    SHIFT: tl.constexpr, EDGE: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Log-sum-exp and, for smoothing, sum of each row's logits."""
-    offs = tl.arange(0, BLOCK_N)[None, :]
-    n_vec = (n_cols - head) // VEC
-    lane_max = tl.full((ROWS, BLOCK_N // VEC), _NEG_INF, tl.float32)
-    lane_sum = tl.zeros((ROWS, BLOCK_N // VEC), tl.float32)
-    logit_sum = tl.zeros((ROWS, BLOCK_N), tl.float32)
-    for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
-        mask = live & ((start + offs) // VEC < n_vec)
-        ptrs = vector_ptrs(x_row, head, (start + offs) * stride_xn, VEC)
-        x = tl.load(ptrs, mask=mask, other=_NEG_INF, eviction_policy=EVICT)
-        x = _capped(x, mask, softcap, SOFTCAP)
-        lane_max, lane_sum = accumulate(lane_max, lane_sum, x, VEC)
-        if SMOOTH:
-            logit_sum += tl.where(mask, x, 0.0)
-    row_max = tl.max(lane_max, axis=1)[:, None]
-    total = tl.sum(logit_sum, axis=1)[:, None]
-    if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, SHIFT)
-        used = live & used
-        edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
-        edge = _capped(edge, used, softcap, SOFTCAP)
-        row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
-        if SMOOTH:
-            total += tl.sum(tl.where(used, edge, 0.0), axis=1)[:, None]
-    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=1)[:, None]
-    if EDGE:
-        row_sum += tl.sum(tl.exp(edge - row_max), axis=1)[:, None]
-    lse = row_max + tl.log(row_sum)
-    return lse, total
-
-
-@triton.jit
-def _loss(
-    lse, total, x_target, valid, ignored, n_cols, smoothing, z_loss, SMOOTH: tl.constexpr
-):  # fmt: skip
-    """The loss of rows; a target outside the classes is read nowhere, and its loss is no number."""
-    loss = lse - x_target
-    if SMOOTH:
-        loss = lse - (1.0 - smoothing) * x_target - smoothing * (total / n_cols)
-    loss += z_loss * lse * lse
-    return tl.where(ignored, 0.0, tl.where(valid, loss, float("nan")))
-
-
-@triton.jit
 def cross_entropy_fwd_kernel(
     x_ptr,  # [n_rows, n_cols] logits
     target_ptr,  # [n_rows] int32 or int64
@@ -107,7 +58,9 @@ def cross_entropy_fwd_kernel(
     release_next(OVERLAPS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
+    offs = tl.arange(0, BLOCK_N)[None, :]
     head = row_head(row, stride_xo, SHIFT)
+    n_vec = (n_cols - head) // VEC
     x_row = x_ptr + row_offset(row, x_inner, stride_xo, stride_xi)
     target = tl.load(target_ptr + row, mask=live, other=0).to(tl.int64)
     ignored = target == ignore_index
@@ -115,11 +68,38 @@ def cross_entropy_fwd_kernel(
     x_target = tl.load(x_row + target * stride_xn, mask=valid, other=0.0)
     x_target = _capped(x_target, valid, softcap, SOFTCAP)
 
-    lse, total = _row_sums(
-        x_row, head, live, n_cols, stride_xn, softcap, "evict_first", SMOOTH, SOFTCAP, ROWS,
-        BLOCK_N, VEC, SHIFT, EDGE, STAGES,
-    )  # fmt: skip
-    loss = _loss(lse, total, x_target, valid, ignored, n_cols, smoothing, z_loss, SMOOTH)
+    lane_max = tl.full((ROWS, BLOCK_N // VEC), _NEG_INF, tl.float32)
+    lane_sum = tl.zeros((ROWS, BLOCK_N // VEC), tl.float32)
+    logit_sum = tl.zeros((ROWS, BLOCK_N), tl.float32)
+    for start in tl.range(0, n_cols, BLOCK_N, num_stages=STAGES):
+        mask = live & ((start + offs) // VEC < n_vec)
+        ptrs = vector_ptrs(x_row, head, (start + offs) * stride_xn, VEC)
+        x = tl.load(ptrs, mask=mask, other=_NEG_INF, eviction_policy="evict_first")
+        x = _capped(x, mask, softcap, SOFTCAP)
+        lane_max, lane_sum = accumulate(lane_max, lane_sum, x, VEC)
+        if SMOOTH:
+            logit_sum += tl.where(mask, x, 0.0)
+    row_max = tl.max(lane_max, axis=1)[:, None]
+    total = tl.sum(logit_sum, axis=1)[:, None]
+    if EDGE:
+        col, used = edge_columns(head, n_cols, VEC, SHIFT)
+        used = live & used
+        edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
+        edge = _capped(edge, used, softcap, SOFTCAP)
+        row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
+        if SMOOTH:
+            total += tl.sum(tl.where(used, edge, 0.0), axis=1)[:, None]
+    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=1)[:, None]
+    if EDGE:
+        row_sum += tl.sum(tl.exp(edge - row_max), axis=1)[:, None]
+    lse = row_max + tl.log(row_sum)
+
+    loss = lse - x_target
+    if SMOOTH:
+        loss = lse - (1.0 - smoothing) * x_target - smoothing * (total / n_cols)
+    loss += z_loss * lse * lse
+    # a target outside the classes is read nowhere, and its loss is no number
+    loss = tl.where(ignored, 0.0, tl.where(valid, loss, float("nan")))
     tl.store(loss_ptr + row, loss, mask=live)
     if lse_ptr is not None:
         tl.store(lse_ptr + row, lse, mask=live)
@@ -246,67 +226,3 @@ def cross_entropy_bwd_kernel(
             )  # fmt: skip
             dx_edge = tl.where(ignored, 0.0, dx_edge)
             tl.store(dx_row + col * stride_dxn, dx_edge.to(dtype), mask=used)
-
-
-@triton.jit
-def cross_entropy_both_kernel(
-    x_ptr,  # [n_rows, n_cols] logits, contiguous, replaced by their gradient
-    target_ptr,  # [n_rows]
-    loss_ptr,  # [n_rows] float32
-    count_ptr,  # [] float32 or None: rows that share the mean
-    n_cols,
-    ignore_index,
-    smoothing,
-    z_loss,
-    softcap,
-    SMOOTH: tl.constexpr,
-    SOFTCAP: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    VEC: tl.constexpr,
-    SHIFT: tl.constexpr,
-    EDGE: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """A row a program, read from memory once: the second time, from its end, it is in L2."""
-    row = tl.program_id(0).to(tl.int64) + tl.zeros((1, 1), tl.int64)
-    head = row_head(row, n_cols, SHIFT)
-    n_vec = (n_cols - head) // VEC
-    x_row = x_ptr + row * n_cols
-    target = tl.load(target_ptr + row).to(tl.int64)
-    ignored = target == ignore_index
-    valid = (target >= 0) & (target < n_cols)
-    x_target = tl.load(x_row + target, mask=valid, other=0.0)
-    x_target = _capped(x_target, valid, softcap, SOFTCAP)
-    lse, total = _row_sums(
-        x_row, head, row >= 0, n_cols, 1, softcap, "evict_last", SMOOTH, SOFTCAP, 1, BLOCK_N, VEC,
-        SHIFT, EDGE, STAGES,
-    )  # fmt: skip
-    loss = _loss(lse, total, x_target, valid, ignored, n_cols, smoothing, z_loss, SMOOTH)
-    tl.store(loss_ptr + row, loss)
-    scale = tl.where(valid, 1.0, float("nan"))
-    if count_ptr is not None:
-        scale = scale / tl.load(count_ptr)
-    scale = tl.where(ignored, 0.0, scale)
-    target = target.to(tl.int32)
-    dtype: tl.constexpr = x_ptr.dtype.element_ty
-    if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, SHIFT)
-        edge = tl.load(x_row + col, mask=used, other=_NEG_INF)
-    tl.debug_barrier()  # every thread has read the target's logit and the edges
-    n_blocks = tl.cdiv(n_cols, BLOCK_N)
-    for block in tl.range(0, n_blocks, num_stages=1):
-        offs = (n_blocks - 1 - block) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        mask = offs // VEC < n_vec
-        ptrs = vector_ptrs(x_row, head, offs, VEC)
-        x = tl.load(ptrs, mask=mask, other=_NEG_INF)
-        dx = _gradient(
-            x, mask, head + offs, target, lse, scale, smoothing, z_loss, softcap, n_cols,
-            SMOOTH, SOFTCAP,
-        )  # fmt: skip
-        tl.store(ptrs, tl.where(ignored, 0.0, dx).to(dtype), mask=mask)
-    if EDGE:
-        dx = _gradient(
-            edge, used, col, target, lse, scale, smoothing, z_loss, softcap, n_cols,
-            SMOOTH, SOFTCAP,
-        )  # fmt: skip
-        tl.store(x_row + col, tl.where(ignored, 0.0, dx).to(dtype), mask=used)

@@ -8,12 +8,6 @@ from torch import Tensor
 from rooftile.plan.launch import logit_rows
 
 
-def groups_of(x: Tensor, weight: Tensor) -> list[slice]:
-    """Rows whose logits are in memory at a time."""
-    step = logit_rows(weight.shape[0], x.element_size())
-    return [slice(start, start + step) for start in range(0, x.shape[0], step)]
-
-
 def logits_of(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight.T + bias."""
     return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
@@ -41,6 +35,12 @@ class Gradients:
         self.dbias: Tensor | None = None
         if bias is not None and want_bias:
             self.dbias = torch.zeros_like(bias, dtype=torch.float32)
+
+    def groups(self) -> list[slice]:
+        """Rows whose logits are in memory at a time."""
+        n_classes, width = self.weight.shape
+        step = logit_rows(n_classes, self.x.element_size(), width if self.want_weight else 0)
+        return [slice(start, start + step) for start in range(0, self.x.shape[0], step)]
 
     def add(self, rows: slice, dlogits: Tensor) -> None:
         """Take in the gradient of a group's logits."""
