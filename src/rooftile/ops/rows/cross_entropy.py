@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rooftile.ops._launch import compiler_options, launch, register
+from rooftile.ops._launch import compiler_options, is_nvidia, launch, register
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import rows_of, vectors
 from rooftile.ops.rows.cross_entropy_kernels import (
@@ -56,7 +56,8 @@ def forward_rows(
         x, target.contiguous(), loss, lse, n_rows, n_cols, *rows, *extras,
         SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, ROWS=plan.rows,
         BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge, STAGES=plan.num_stages,
-        OVERLAPS=then_sums and overlaps(x.device), **compiler_options(plan, x.device),
+        PTX=is_nvidia(x.device), OVERLAPS=then_sums and overlaps(x.device),
+        **compiler_options(plan, x.device),
     )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def backward_rows(
         dloss, x, target.contiguous(), lse, count, dx, n_cols, n_chunks, 0 if scalar else 1,
         *rows, *dx_rows, *extras,
         SMOOTH=extras.smoothing > 0, SOFTCAP=extras.softcap > 0, BLOCK_N=plan.block_n, VEC=vec,
-        SHIFT=shift, EDGE=edge, **compiler_options(plan, x.device),
+        SHIFT=shift, EDGE=edge, PTX=is_nvidia(x.device), **compiler_options(plan, x.device),
     )  # fmt: skip
 
 

@@ -5,11 +5,29 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from rooftile.ops.flat.gelu import exp2_of
 from rooftile.ops.rows.address import edge_columns, row_head, row_offset, vector_ptrs
 from rooftile.ops.rows.overlap import release_next, wait_for_previous
-from rooftile.ops.rows.softmax_kernels import accumulate
 
 _NEG_INF = tl.constexpr(-float("inf"))
+_LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _exp(x, PTX: tl.constexpr):
+    """e^x, 0 below 2^-126: Triton's own takes four operations more for numbers down there."""
+    return exp2_of(x * _LOG2_E, PTX)
+
+
+@triton.jit
+def _accumulate(lane_max, lane_sum, x, VEC: tl.constexpr, PTX: tl.constexpr):
+    """Add a chunk to each lane's maximum and sum of exponentials: 1 + 1/VEC of them an element."""
+    x = tl.reshape(x, (lane_max.shape[0], lane_max.shape[1], VEC))
+    new_max = tl.maximum(lane_max, tl.max(x, axis=2))
+    # while a lane has seen -inf alone, any other shift keeps its sum at 0 instead of NaN
+    shift = tl.where(new_max == _NEG_INF, 0.0, new_max)
+    scale = _exp(tl.where(lane_max == _NEG_INF, _NEG_INF, lane_max - shift), PTX)
+    return new_max, lane_sum * scale + tl.sum(_exp(x - shift[:, :, None], PTX), axis=2)
 
 
 @triton.jit
@@ -53,6 +71,7 @@ def cross_entropy_fwd_kernel(
     SHIFT: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
+    PTX: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
     release_next(OVERLAPS)
@@ -65,8 +84,6 @@ def cross_entropy_fwd_kernel(
     target = tl.load(target_ptr + row, mask=live, other=0).to(tl.int64)
     ignored = target == ignore_index
     valid = live & (target >= 0) & (target < n_cols)
-    x_target = tl.load(x_row + target * stride_xn, mask=valid, other=0.0)
-    x_target = _capped(x_target, valid, softcap, SOFTCAP)
 
     lane_max = tl.full((ROWS, BLOCK_N // VEC), _NEG_INF, tl.float32)
     lane_sum = tl.zeros((ROWS, BLOCK_N // VEC), tl.float32)
@@ -76,9 +93,12 @@ def cross_entropy_fwd_kernel(
         ptrs = vector_ptrs(x_row, head, (start + offs) * stride_xn, VEC)
         x = tl.load(ptrs, mask=mask, other=_NEG_INF, eviction_policy="evict_first")
         x = _capped(x, mask, softcap, SOFTCAP)
-        lane_max, lane_sum = accumulate(lane_max, lane_sum, x, VEC)
+        lane_max, lane_sum = _accumulate(lane_max, lane_sum, x, VEC, PTX)
         if SMOOTH:
             logit_sum += tl.where(mask, x, 0.0)
+    # only now: its address waits for the target, and all loads behind it would wait too
+    x_target = tl.load(x_row + target * stride_xn, mask=valid, other=0.0)
+    x_target = _capped(x_target, valid, softcap, SOFTCAP)
     row_max = tl.max(lane_max, axis=1)[:, None]
     total = tl.sum(logit_sum, axis=1)[:, None]
     if EDGE:
@@ -89,9 +109,9 @@ def cross_entropy_fwd_kernel(
         row_max = tl.maximum(row_max, tl.max(edge, axis=1)[:, None])
         if SMOOTH:
             total += tl.sum(tl.where(used, edge, 0.0), axis=1)[:, None]
-    row_sum = tl.sum(lane_sum * tl.exp(lane_max - row_max), axis=1)[:, None]
+    row_sum = tl.sum(lane_sum * _exp(lane_max - row_max, PTX), axis=1)[:, None]
     if EDGE:
-        row_sum += tl.sum(tl.exp(edge - row_max), axis=1)[:, None]
+        row_sum += tl.sum(_exp(edge - row_max, PTX), axis=1)[:, None]
     lse = row_max + tl.log(row_sum)
 
     loss = lse - x_target
@@ -142,11 +162,11 @@ def cross_entropy_sum_kernel(
 @triton.jit
 def _gradient(
     x, mask, col, target, lse, scale, smoothing, z_loss, softcap, n_cols,
-    SMOOTH: tl.constexpr, SOFTCAP: tl.constexpr,
+    SMOOTH: tl.constexpr, SOFTCAP: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the logits in one place of a row; scale is the upstream gradient of its loss."""
     x = _capped(x, mask, softcap, SOFTCAP)
-    dx = tl.exp(x - lse) * (1.0 + 2.0 * z_loss * lse)
+    dx = _exp(x - lse, PTX) * (1.0 + 2.0 * z_loss * lse)
     if SMOOTH:
         dx -= smoothing / n_cols
         dx = tl.where(col == target, dx - (1.0 - smoothing), dx)
@@ -187,6 +207,7 @@ def cross_entropy_bwd_kernel(
     VEC: tl.constexpr,
     SHIFT: tl.constexpr,
     EDGE: tl.constexpr,
+    PTX: tl.constexpr,
 ):
     """A chunk of a row a program: with the row's log-sum-exp known there is nothing to reduce."""
     pid = tl.program_id(0)
@@ -212,7 +233,7 @@ def cross_entropy_bwd_kernel(
     dtype: tl.constexpr = dx_ptr.dtype.element_ty
     dx = _gradient(
         x, mask, head + offs, target, lse, scale, smoothing, z_loss, softcap, n_cols,
-        SMOOTH, SOFTCAP,
+        SMOOTH, SOFTCAP, PTX,
     )  # fmt: skip
     dx = tl.where(ignored, 0.0, dx)
     tl.store(vector_ptrs(dx_row, head, offs * stride_dxn, VEC), dx.to(dtype), mask=mask)
@@ -222,7 +243,7 @@ def cross_entropy_bwd_kernel(
             x_edge = tl.load(x_row + col * stride_xn, mask=used, other=_NEG_INF)
             dx_edge = _gradient(
                 x_edge, used, col, target, lse, scale, smoothing, z_loss, softcap, n_cols,
-                SMOOTH, SOFTCAP,
+                SMOOTH, SOFTCAP, PTX,
             )  # fmt: skip
             dx_edge = tl.where(ignored, 0.0, dx_edge)
             tl.store(dx_row + col * stride_dxn, dx_edge.to(dtype), mask=used)
