@@ -166,7 +166,9 @@ def test_host_time_is_that_of_many_calls_in_a_row():
 
 def test_an_unknown_cache_state_is_refused():
     """The message lists the four."""
-    with pytest.raises(InputError, match="cache must be one of balanced, cold, clean, warm, got 'hot'"):
+    with pytest.raises(
+        InputError, match="cache must be one of balanced, cold, clean, warm, got 'hot'"
+    ):
         CudaClock("cpu", "hot", Device())
 
 
