@@ -261,7 +261,7 @@ def main(words: list[str]) -> int:
         return worker(options)
     if options.list:
         for planned in plan(options):
-            print(planned.key, *providers(planned.job.case, options.against))
+            print(planned.key, *providers(planned.job.case, planned.job.against))
         return 0
     if options.compile_part is not None:
         part = plan(options)[options.compile_part :: options.compilers]
