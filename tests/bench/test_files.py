@@ -226,3 +226,21 @@ def test_an_unknown_gpu_has_no_datasheet(monkeypatch):
     monkeypatch.setattr(surroundings_of, "_under_load", lambda device, smi: ("",) * 4)
     read = surroundings_of.environment("cuda")
     assert (read.gpu_id, surroundings_of.datasheet(read)) == ("", None)
+
+
+def test_clocks_are_those_of_the_gpu_that_runs(monkeypatch):
+    """By its UUID: the second of a machine is the first of a process that sees it alone."""
+    asked = []
+
+    def run(command, **options):
+        asked.append(command)
+        return SimpleNamespace(stdout="580.1, 1980, 3201, 700\n")
+
+    found = SimpleNamespace(uuid="12ab-cd", name="NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    monkeypatch.setattr(surroundings_of.subprocess, "run", run)
+    assert surroundings_of._nvidia_smi("cuda:0").startswith("580.1")
+    assert asked[0][-2:] == ["-i", "GPU-12ab-cd"]
+    del found.uuid  # a torch that does not tell
+    surroundings_of._nvidia_smi("cuda:0")
+    assert "-i" not in asked[1]

@@ -126,6 +126,12 @@ def test_shapes_that_differ_in_more_than_columns_are_bars():
     assert "2.0000 ms, 500 TFLOP\\u002fs, 512 MiB" in page
 
 
+def test_columns_are_written_out():
+    """65,536 and not 65.536k."""
+    page = bench_html(measurements.sweep())
+    assert '"ticktext":["1,024","4,096","65,536"]' in page
+
+
 def test_claims_stand_below_the_table(tmp_path):
     """In the terminal and on the page, and nothing where there is none."""
     row = {"op": "attention", "shape": "batch=16,heads=32,seq=4096,dim=128", "gpu": "h100-sxm",

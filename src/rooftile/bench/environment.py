@@ -6,6 +6,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata, util
 
 import torch
@@ -31,7 +32,9 @@ def environment(device: str = "cuda", smi: Smi | None = None) -> Environment:
     """
     gpu = device.startswith("cuda")
     name, units, l2_bytes, memory_bytes = _properties(device) if gpu else ("cpu", 0, 0, 0)
-    driver, sm, memory, power = _under_load(device, smi or _nvidia_smi) if gpu else ("",) * 4
+    driver, sm, memory, power = (
+        _under_load(device, smi or partial(_nvidia_smi, device)) if gpu else ("",) * 4
+    )
     return Environment(
         gpu=name,
         gpu_id=_gpu_id(name) if gpu else "",
@@ -85,9 +88,12 @@ def _under_load(device: str, smi: Smi) -> tuple[str, ...]:
     return tuple(words) if len(words) == len(_QUERY) else ("",) * len(_QUERY)
 
 
-def _nvidia_smi() -> str:
-    """Its answer, or "" on a machine without it."""
+def _nvidia_smi(device: str) -> str:
+    """Its answer for that GPU, whatever number it has in this process; "" on a machine without."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    if uuid is not None:
+        command += ["-i", f"GPU-{uuid}"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -32,7 +32,7 @@ _OTHER_COLOURS = ("#7f5539", "#a26769", "#4f6d7a", "#6a994e")
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 92rem }}
 pre {{ font-size: 12px; overflow-x: auto; background: #f6f6f4; padding: 1rem }}
 </style>
 <h1>{title}</h1>
@@ -137,7 +137,9 @@ def _figure(group: Group, rows: Sequence[Measurement]) -> Any:
     )
     figure.add_hline(y=100, line_dash="dot", line_color="#888")
     if sweep:
-        figure.update_xaxes(type="log", title="columns", tickvals=_ticks(rows))
+        ticks = _ticks(rows)
+        words = [f"{n:,}" for n in ticks]
+        figure.update_xaxes(type="log", title="columns", tickvals=ticks, ticktext=words)
     return figure
 
 
