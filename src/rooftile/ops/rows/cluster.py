@@ -19,7 +19,7 @@ from rooftile.ops._launch import compiler_options
 from rooftile.ops.rows.address import edge_lanes
 from rooftile.plan.launch import RowLaunch
 
-_LOG2_E = "0f3FB8AA3B"  # float32 of log2(e), as PTX writes it
+LOG2_E = "0f3FB8AA3B"  # float32 of log2(e), as PTX writes it
 
 
 def slot_bytes(combine: str) -> int:
@@ -100,7 +100,7 @@ def combining(cluster: int, combine: str, inverse: str) -> list[str]:
         lines.append("sub.f32 d, s, w; mul.f32 d, d, d; fma.rn.f32 s, m, d, z; mov.f32 m, w;")
     elif combine == "softmax":
         lines += ["mov.f32 z, m;", *_butterfly(cluster, "max", "m")]
-        lines.append(f"sub.f32 d, z, m; mul.f32 d, d, {_LOG2_E}; ex2.approx.f32 d, d;")
+        lines.append(f"sub.f32 d, z, m; mul.f32 d, d, {LOG2_E}; ex2.approx.f32 d, d;")
         lines.append("mul.f32 s, s, d;")
     else:
         lines += _butterfly(cluster, "add", "m")
