@@ -81,8 +81,8 @@ def _two_inputs(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLau
     """Two tensors in, one out: 2 accesses of 16 bytes a thread and tensor."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > TILE_BYTES // 2 and clusters:  # 32 elements of each tensor a thread
-        cluster = min(8 if size <= 131072 else 16, clusters)
+    if size > 16384 and clusters:  # 32 elements of each tensor a thread
+        cluster = min(size // 8192 if size <= 65536 else 8 if size <= 131072 else 16, clusters)
         part = block // cluster
         return RowLaunch(
             "cluster", 1, part, min(16, max(4, part // 1024)), cluster=cluster, packed=itemsize == 2

@@ -87,7 +87,6 @@ def norm_fwd_cluster_kernel(
     CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
     PACKED: gl.constexpr,
-    CACHE: gl.constexpr,
     ARRIVE: gl.constexpr,
     STARTED: gl.constexpr,
     SEND: gl.constexpr,
@@ -116,13 +115,9 @@ def norm_fwd_cluster_kernel(
     r_row = r_ptr + row_start(row, r_inner, stride_ro, stride_ri)
     h_row = h_ptr + row * n_cols
     y_row = y_ptr + row * n_cols
-    raw = gl.load(
-        vector_ptrs(x_row + head, offs, VEC), mask=inside, other=0.0, cache_modifier=CACHE
-    )
+    raw = gl.load(vector_ptrs(x_row + head, offs, VEC), mask=inside, other=0.0)
     if HAS_RES:
-        raw_r = gl.load(
-            vector_ptrs(r_row + head, offs, VEC), mask=inside, other=0.0, cache_modifier=CACHE
-        )
+        raw_r = gl.load(vector_ptrs(r_row + head, offs, VEC), mask=inside, other=0.0)
         raw = added(raw, raw_r, h_ptr.dtype.element_ty, HAS_RES)
         gl.store(vector_ptrs(h_row + head, offs, VEC), raw, mask=inside)
     edge = zero

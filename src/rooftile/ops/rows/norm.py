@@ -117,7 +117,9 @@ def norm_forward(
     read = (x,) if residual is None else (x, r)
     same = len({t.dtype for t in read}) == 1  # the sum takes the place of x in shared memory
     combine = "moments" if norm.mean else "sums"
-    stages = stages_that_fit(plan, n_cols, cut.width, read, combine) if same else None
+    stages = None
+    if same:
+        stages = stages_that_fit(plan, n_cols, cut.width, read, combine)
     if stages is not None:
         _stay(on, replace(plan, num_stages=stages))
         return
@@ -140,7 +142,8 @@ def _stay(on: _Forward, plan: RowLaunch) -> None:
         VEC=vec, SHIFT=shift, EDGE=edge, FULL=full_parts(plan, n_cols, edge),
         STAGES=plan.num_stages, PACKED=on.x.element_size() == 2,
         SHARED=ring_layout(plan.cluster),
-        **exchange_options(plan.cluster, plan.num_warps, combine), **layout_options(plan, vec, device),
+        **exchange_options(plan.cluster, plan.num_warps, combine),
+        **layout_options(plan, vec, device),
     )  # fmt: skip
 
 
@@ -162,7 +165,7 @@ def _once(on: _Forward, plan: RowLaunch, itemsize: int) -> None:
         launch(
             norm_fwd_kernel, (-(-n_rows // plan.rows),), device,
             *tensors, n_rows, n_cols, *x_rows, *r_rows, stride_w, norm.eps, norm.offset,
-            ROWS=plan.rows, PACKED=stays_packed(plan, vec, device), CACHE=".cg" if plan.num_stages == 2 else "", **flags,
+            ROWS=plan.rows, PACKED=stays_packed(plan, vec, device), **flags,
             **compiler_options(plan, device),
         )  # fmt: skip
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
@@ -171,7 +174,7 @@ def _once(on: _Forward, plan: RowLaunch, itemsize: int) -> None:
             *tensors, n_cols, *x_rows[:3], *r_rows[:3], stride_w, norm.eps, norm.offset or None,
             MEAN=norm.mean, HAS_RES=on.has_residual, CAST=norm.cast,
             VEC=vec, SHIFT=shift, EDGE=edge, FULL=full_parts(plan, n_cols, edge),
-            PACKED=itemsize == 2, CACHE=".cg" if plan.rows == 2 else "",
+            PACKED=itemsize == 2,
             **exchange_options(plan.cluster, plan.num_warps, "moments" if norm.mean else "sums"),
             **layout_options(plan, vec, device),
         )  # fmt: skip

@@ -54,11 +54,11 @@ def shifted_copies_kernel(
 
 
 @triton.jit
-def _load_sum(x_ptrs, r_ptrs, h_ptrs, mask, HAS_RES: tl.constexpr, CACHE: tl.constexpr = ""):
+def _load_sum(x_ptrs, r_ptrs, h_ptrs, mask, HAS_RES: tl.constexpr):
     """x, or x + residual rounded to the dtype in which the sum is written."""
-    x = tl.load(x_ptrs, mask=mask, other=0.0, cache_modifier=CACHE)
+    x = tl.load(x_ptrs, mask=mask, other=0.0)
     if HAS_RES:
-        r = tl.load(r_ptrs, mask=mask, other=0.0, cache_modifier=CACHE)
+        r = tl.load(r_ptrs, mask=mask, other=0.0)
         x = (x.to(tl.float32) + r.to(tl.float32)).to(h_ptrs.dtype.element_ty)
         tl.store(h_ptrs, x, mask=mask)
     return x
@@ -96,7 +96,6 @@ def norm_fwd_kernel(
     SHIFT: tl.constexpr,
     EDGE: tl.constexpr,
     PACKED: tl.constexpr,
-    CACHE: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     live = row < n_rows
@@ -115,7 +114,6 @@ def norm_fwd_kernel(
         vector_ptrs(h_ptr + y_off, head, offs, VEC),
         mask,
         HAS_RES,
-        CACHE,
     )
     x = raw.to(tl.float32)
     mean = tl.zeros((ROWS, 1), tl.float32)

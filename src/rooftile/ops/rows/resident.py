@@ -194,15 +194,6 @@ def send(a, b, slots, step, SEND: gl.constexpr):
 
 
 @gluon.jit
-def send_moments(n, mean, squares, slots, step, SEND: gl.constexpr):
-    """How many elements a part has, their mean, the sum of squares around it."""
-    gl.inline_asm_elementwise(
-        SEND, "=r,f,f,f,r,r", [n, mean, squares, slots, step],
-        dtype=gl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@gluon.jit
 def receive(inverse, slots, step, RECEIVE: gl.constexpr):
     """Two numbers of the whole row, each [CLUSTER]; inverse is 1 / its elements."""
     return gl.inline_asm_elementwise(
@@ -227,15 +218,6 @@ def part_of_row(n_vec, BLOCK_N: gl.constexpr, VEC: gl.constexpr, FULL: gl.conste
         per_part = gl.cdiv(n_vec, 8 * CLUSTER) * 8 * VEC
         inside = lane < gl.minimum(per_part, n_vec * VEC - part * per_part)
     return part * per_part + lane, inside
-
-
-@gluon.jit
-def part_sizes(n_vec, n_edge, VEC: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr):
-    """Elements of a row in each part, float32 [CLUSTER]; the first has head and tail too."""
-    part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
-    per_part = gl.cdiv(n_vec, 8 * CLUSTER) * 8 * VEC
-    count = gl.minimum(gl.maximum(n_vec * VEC - part * per_part, 0), per_part)
-    return (count + gl.where(part == 0, n_edge, 0)).to(gl.float32)
 
 
 @gluon.jit

@@ -57,9 +57,11 @@ def _scaled(x, mean, rstd, w, b, offset, dtype: gl.constexpr, CAST: gl.constexpr
 
 
 @gluon.jit
-def sum_up(raw, edge, valid, used, count, inverse, warp_inverse, warp_count, slots, step, live,
-            MEAN: gl.constexpr, FULL: gl.constexpr, EDGE: gl.constexpr, PACKED: gl.constexpr, TIGHT: gl.constexpr,
-            SEND: gl.constexpr):  # fmt: skip
+def sum_up(
+    raw, edge, valid, used, count, inverse, warp_inverse, warp_count, slots, step, live,
+    MEAN: gl.constexpr, FULL: gl.constexpr, EDGE: gl.constexpr, PACKED: gl.constexpr,
+    TIGHT: gl.constexpr, SEND: gl.constexpr,
+):  # fmt: skip
     """A thread's moments, or its sum of squares, to the cluster. valid: of its vectors."""
     x = widened(raw, PACKED)
     if MEAN:
@@ -132,14 +134,10 @@ def _rows(
             row = first + i * apart
             mask = inside & (i < mine)
             x_row = x_ptr + row_start(row, x_inner, stride_xo, stride_xi)
-            async_load(
-                x_ring.index(i), vector_ptrs(x_row, offs, VEC), mask=mask
-            )
+            async_load(x_ring.index(i), vector_ptrs(x_row, offs, VEC), mask=mask)
             if HAS_RES:
                 r_row = r_ptr + row_start(row, r_inner, stride_ro, stride_ri)
-                async_load(
-                    r_ring.index(i), vector_ptrs(r_row, offs, VEC), mask=mask
-                )
+                async_load(r_ring.index(i), vector_ptrs(r_row, offs, VEC), mask=mask)
             async_copy.commit_group()
     w = None
     w_edge = None
@@ -189,14 +187,10 @@ def _rows(
             later = after + STAGES * apart
             mask = inside & (i + 1 + STAGES < mine)
             x_row = x_ptr + row_start(later, x_inner, stride_xo, stride_xi)
-            async_load(
-                x_ring.index(slot), vector_ptrs(x_row, offs, VEC), mask=mask
-            )
+            async_load(x_ring.index(slot), vector_ptrs(x_row, offs, VEC), mask=mask)
             if HAS_RES:
                 r_row = r_ptr + row_start(later, r_inner, stride_ro, stride_ri)
-                async_load(
-                    r_ring.index(slot), vector_ptrs(r_row, offs, VEC), mask=mask
-                )
+                async_load(r_ring.index(slot), vector_ptrs(r_row, offs, VEC), mask=mask)
             async_copy.commit_group()
         else:
             raw = coming

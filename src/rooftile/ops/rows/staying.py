@@ -39,7 +39,9 @@ def stages_that_fit(
     whole = -(-n_cols // vec * vec // line) * line
     if plan.kind != "resident" or vec * max(itemsizes) != VECTOR_BYTES or not may_stay(device):
         return None
-    if whole > plan.block_n * plan.cluster or plan.block_n % (32 * plan.num_warps * vec):
+    if whole > plan.block_n * plan.cluster or plan.block_n % (
+        32 * plan.num_warps // plan.rows * vec
+    ):
         return None
     if plan.num_stages == 0:
         return 0

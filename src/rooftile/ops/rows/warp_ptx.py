@@ -8,8 +8,9 @@ goes on: the numbers of a row can be asked for a row later.
 
 from __future__ import annotations
 
-from rooftile.ops.rows.cluster import LOG2_E, barrier_bytes
+from rooftile.ops.rows.cluster import barrier_bytes
 
+LOG2_E = "0f3FB8AA3B"  # float32 of log2(e), as PTX writes it
 _SETS = 4  # who sends row i + 4 knows that all have read row i
 _BARRIERS = barrier_bytes(_SETS)
 _SLOT_BYTES = {"moments": 16, "softmax": 8, "sums": 4}
@@ -17,18 +18,19 @@ _VECTOR = {"moments": "v4.f32", "softmax": "v2.f32", "sums": "f32"}
 _LEAST = "0fFF7FFFFF"  # the least finite float32
 
 
-def exchange_bytes(cluster: int, warps: int, combine: str) -> int:
+def exchange_bytes(cluster: int, warps: int, combine: str, teams: int = 1) -> int:
     """Shared memory of barriers and slots."""
-    return _BARRIERS + _SETS * cluster * warps * _SLOT_BYTES[combine]
+    return teams * (_BARRIERS + _SETS * cluster * warps * _SLOT_BYTES[combine])
 
 
-def arrival(cluster: int, warps: int, combine: str) -> str:
+def arrival(cluster: int, warps: int, combine: str, teams: int = 1) -> str:
     """PTX for a kernel's start: barriers for what will be sent. Gives their address."""
     received = cluster * warps * _SLOT_BYTES[combine]
-    at = [f"[slots+{8 * i}]" for i in range(_SETS)]
+    apart = exchange_bytes(cluster, warps, combine)
+    at = [f"[slots+{team * apart + 8 * i}]" for team in range(teams) for i in range(_SETS)]
     lines = [
         "{ .reg .pred p; .reg .b32 t;",
-        f".shared .align 16 .b8 slots[{exchange_bytes(cluster, warps, combine)}];",
+        f".shared .align 16 .b8 slots[{exchange_bytes(cluster, warps, combine, teams)}];",
         "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
         *[f"@p mbarrier.init.shared.b64 {a}, {1 if cluster > 1 else warps};" for a in at],
     ]
@@ -37,6 +39,10 @@ def arrival(cluster: int, warps: int, combine: str) -> str:
             *[f"@p mbarrier.arrive.expect_tx.shared.b64 _, {a}, {received};" for a in at],
             "@p fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed.aligned;",
         ]
+    if teams > 1:  # a team's own
+        lines.append(f"mov.u32 t, %tid.x; shr.u32 t, t, {(32 * warps).bit_length() - 1};")
+        lines.append(f"mul.lo.u32 t, t, {apart}; mov.u32 $0, slots; add.u32 $0, $0, t;")
+        return " ".join([*lines, "}"])
     return " ".join([*lines, "mov.u32 $0, slots; }"])
 
 
@@ -62,6 +68,7 @@ def sending(cluster: int, warps: int, combine: str) -> str:
         *[f"mov.f32 {name}, ${i + 1};" for i, name in enumerate(names)],
         *combining(32, combine, "$4"),
         "mov.u32 t, %laneid; mov.u32 a, %tid.x; shr.u32 a, a, 5; mov.u32 r, %cluster_ctarank;",
+        f"and.b32 a, a, {warps - 1};",
         f"and.b32 set, {step}, {_SETS - 1}; mad.lo.u32 far, set, 8, {base};",
         f"mad.lo.u32 a, r, {warps}, a; mad.lo.u32 a, set, {cluster * warps}, a;",
         f"mad.lo.u32 a, a, {_SLOT_BYTES[combine]}, {base}; add.u32 a, a, {_BARRIERS};",
@@ -96,7 +103,7 @@ def receiving(cluster: int, warps: int, combine: str) -> str:
     ]
     if cluster > 1:
         lines += [
-            "mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;",
+            f"mov.u32 t, %tid.x; and.b32 t, t, {32 * warps - 1}; setp.eq.u32 p, t, 0;",
             f"@p mbarrier.arrive.expect_tx.shared.b64 _, [bar], {received};",
         ]
     lines += [
@@ -174,9 +181,9 @@ WARP_SUM = (  # of one number a lane
 )
 
 
-def exchange_options(cluster: int, warps: int, combine: str) -> dict[str, str]:
-    """The pieces of PTX that a kernel takes."""
+def exchange_options(cluster: int, warps: int, combine: str, teams: int = 1) -> dict[str, str]:
+    """The pieces of PTX that a kernel takes; warps are those of one of a program's teams."""
     return {
-        "ARRIVE": arrival(cluster, warps, combine), "STARTED": started(cluster),
+        "ARRIVE": arrival(cluster, warps, combine, teams), "STARTED": started(cluster),
         "SEND": sending(cluster, warps, combine), "RECEIVE": receiving(cluster, warps, combine),
     }  # fmt: skip
