@@ -47,35 +47,44 @@ def test_clusters_share_long_rows(n_cols):
     [
         ("layer_norm_fwd", 32768, 2, 16384),
         ("layer_norm_fwd", 262144, 16, 16384),
-        ("layer_norm_fwd", 50257, 8, 8192),
-        ("norm_fwd", 65536, 4, 16384),
-        ("add_norm_fwd", 262144, 16, 16384),
-        ("norm_bwd", 16384, 2, 8192),
-        ("add_norm_bwd", 65536, 8, 8192),
+        ("add_norm_fwd", 65536, 8, 8192),
+        ("norm_bwd", 131072, 16, 8192),
+        ("add_norm_bwd", 131072, 16, 8192),
     ],
 )
 def test_norms_of_long_rows_stay_on_the_sms(family, n_cols, cluster, block_n):
     """Parts are 16 or 32 KiB; where the grid must follow the rows alone, nothing stays."""
     plan = row_launch(family, n_cols, 2, clusters=16, stay=True)
     assert (plan.kind, plan.cluster, plan.block_n) == ("resident", cluster, block_n)
-    assert plan.num_stages != 1 <= plan.programs_per_sm
+    assert plan.num_stages > 1 <= plan.programs_per_sm
     assert row_launch(family, n_cols, 2, clusters=16).kind != "resident"
 
 
 @pytest.mark.parametrize(
-    ("family", "n_cols", "cluster", "num_warps"),
+    ("family", "n_cols", "cluster", "num_warps", "programs_per_sm"),
     [
-        ("layer_norm_fwd", 8192, 1, 8),
-        ("norm_fwd", 16384, 1, 16),
-        ("add_norm_fwd", 50257, 4, 16),
-        ("softmax_fwd", 12345, 2, 4),
-        ("softmax_bwd", 12345, 4, 4),
+        ("norm_bwd", 8192, 4, 4, 4), ("norm_bwd", 12345, 8, 4, 4), ("norm_bwd", 32768, 8, 4, 2),
+        ("norm_bwd", 65536, 16, 4, 2), ("add_norm_bwd", 12345, 4, 8, 2),
+        ("add_norm_bwd", 65536, 16, 8, 2),
     ],
-)
-def test_rows_whose_warps_exchange_sums(family, n_cols, cluster, num_warps):
-    """Where warps can, they share a row without a barrier, within one program too."""
+)  # fmt: skip
+def test_norms_backward_keeps_columns_in_registers(
+    family, n_cols, cluster, num_warps, programs_per_sm
+):
+    """16-bit rows from 16 KiB on; the programs of an SM have all of its registers."""
     plan = row_launch(family, n_cols, 2, clusters=16, stay=True)
-    assert (plan.kind, plan.cluster, plan.num_warps) == ("cluster", cluster, num_warps)
+    assert plan.kind == "cluster"
+    assert (plan.cluster, plan.num_warps) == (cluster, num_warps)
+    assert (plan.programs_per_sm, plan.num_stages) == (programs_per_sm, 2)
+    assert plan.max_registers == min(255, 65536 // (32 * num_warps * programs_per_sm))
+    assert plan.block_n // num_warps // 32 in (16, 32)
+
+
+def test_norms_backward_without_room_for_a_cluster():
+    """Clusters of 8 hold half of 65,536 columns in registers; float32 is read through memory."""
+    assert row_launch("norm_bwd", 65536, 2, clusters=8, stay=True).kind == "resident"
+    assert row_launch("norm_bwd", 16384, 4, clusters=16, stay=True).kind == "resident"
+    assert row_launch("norm_bwd", 16384, 2, clusters=16).kind == "loop"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,10 +8,10 @@ from rooftile.plan.row_forms import (
     TILE_BYTES,
     WARP,
     RowLaunch,
+    cluster_of,
     power_of_two,
     resident,
-    shared,
-    staying,
+    staying_registers,
     tile,
 )
 
@@ -21,13 +21,10 @@ def norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch
     """RMS norm. As softmax; the weights take registers too, so long rows are shared earlier."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    anywhere = n_cols * itemsize % 16 != 0
-    if size > 65536 and stay:
-        if anywhere:
-            return staying(block, itemsize, 16384, clusters, 8, 8, 2, line_bytes=32)
-        return staying(block, itemsize, 32768, clusters, 16, 0)
-    if size > 16384 and clusters and not (anywhere and size <= 32768):
-        return shared(block, itemsize, 32768, clusters)
+    if size > 131072 and stay:
+        return resident(block, itemsize, clusters, 16)
+    if size > TILE_BYTES // 2 and clusters:
+        return cluster_of(block, itemsize, 32768, clusters, 80)
     return _norm_of_one(n_cols, itemsize)
 
 
@@ -37,26 +34,22 @@ def layer_norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> Row
     block = power_of_two(n_cols)
     size = block * itemsize
     anywhere = n_cols * itemsize % 16 != 0
-    if stay and size > (16384 if anywhere else 32768):
-        if anywhere:
-            return staying(block, itemsize, 16384, clusters, 4, 8, 2, line_bytes=32)
-        if size > 262144:
-            return staying(block, itemsize, 32768, clusters, 8, 8)
-        return staying(block, itemsize, 32768, clusters, 16, 0)
-    if size > 8192 and clusters:
-        return shared(block, itemsize, 32768, clusters)
+    if stay and (16384 < size <= 32768 if anywhere else size > 32768):
+        return resident(block, itemsize, clusters, 8)
+    if size > TILE_BYTES // 2 and clusters:
+        return cluster_of(block, itemsize, 32768, clusters, 80)
     return _norm_of_one(n_cols, itemsize)
 
 
 @lru_cache(maxsize=1024)
 def add_norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
-    """Two tensors in, two out: the weights are few beside them."""
+    """Two tensors in, two out: too many bytes in flight for registers."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > 262144 and stay:
-        return staying(block, itemsize, 32768, clusters, 16, 0)
-    if size > 16384 and clusters:
-        return shared(block, itemsize, 32768, clusters)
+    if size > 16384 and stay:
+        return resident(block, itemsize, clusters, 16, 16384)
+    if size > TILE_BYTES // 2 and clusters:
+        return cluster_of(block, itemsize, 32768, clusters, 80)
     return _norm_of_one(n_cols, itemsize)
 
 
@@ -79,13 +72,19 @@ def _norm_of_one(n_cols: int, itemsize: int) -> RowLaunch:
 
 @lru_cache(maxsize=1024)
 def norm_bwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
-    """Two tensors in, one out, and column sums in registers: a grid that stays on the SMs."""
+    """Two tensors in, one out, and column sums in registers: a grid that stays on the SMs.
+
+    16 columns a thread and 16 warps an SM, or 32 and 8 where a cluster would be too large.
+    """
     block = power_of_two(n_cols)
     size = block * itemsize
+    if stay and itemsize == 2 and size >= 16384:
+        per_sm = 4 if size <= 32768 else 2
+        cluster = block // (2048 if per_sm == 4 else 4096)
+        if cluster <= clusters:
+            return staying_registers(block, cluster, 4, per_sm)
     if size > 16384 and stay:
-        if size <= 32768:
-            return resident(block, itemsize, clusters, 16, 16384)
-        return resident(block, itemsize, clusters, 8, 16384)
+        return resident(block, itemsize, clusters, 16 if size <= 32768 else 8, 16384)
     return _backward_of_one(block, itemsize)
 
 
@@ -94,6 +93,8 @@ def add_norm_bwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLa
     """Three tensors in, one out, and column sums in registers."""
     block = power_of_two(n_cols)
     if block * itemsize > 16384 and stay:
+        if itemsize == 2 and block // 4096 <= clusters:
+            return staying_registers(block, block // 4096, 8, 2)
         return resident(block, itemsize, clusters, 16, 16384)
     return _backward_of_one(block, itemsize)
 

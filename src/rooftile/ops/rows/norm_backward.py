@@ -11,7 +11,8 @@ from torch import Tensor
 
 from rooftile.ops._launch import compiler_options, launch, max_cluster, sm_count, stays_packed
 from rooftile.ops._replay import empty
-from rooftile.ops.rows.address import Rows, Vectors, vectors
+from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, vectors
+from rooftile.ops.rows.cluster_norm_bwd import norm_bwd_cluster_kernel
 from rooftile.ops.rows.norm import Norm, Statistics, as_row, matrix
 from rooftile.ops.rows.norm_bwd_kernels import (
     column_sum_kernel,
@@ -20,8 +21,16 @@ from rooftile.ops.rows.norm_bwd_kernels import (
     norm_bwd_kernel,
     two_column_sums_kernel,
 )
-from rooftile.ops.rows.resident import full_parts, may_stay, n_clusters, options, ring
+from rooftile.ops.rows.resident import (
+    clusters_at_once,
+    full_parts,
+    may_stay,
+    n_clusters,
+    options,
+    ring,
+)
 from rooftile.ops.rows.resident_norm_bwd import norm_bwd_resident_kernel
+from rooftile.ops.rows.warp_exchange import dealt, warp_options
 from rooftile.plan.launch import RowLaunch, row_launch
 
 _FEW_COLS = 4096
@@ -67,9 +76,12 @@ def norm_backward(
     vec = vectors(n_cols, itemsize, *pairs, line_bytes=plan.line_bytes)
     read = (x, dy) if dh is None else (x, dy, g)
     stages = ring(plan, n_cols, vec.width, x.device, read, (weight,))
-    if plan.kind == "resident" and not stages:
+    whole = all(vec.width * t.element_size() == VECTOR_BYTES for t in read)
+    if (plan.kind == "resident" and not stages) or (plan.kind == "cluster" and not whole):
         plan = row_launch(family, n_cols, itemsize, clusters=clusters)
-    if plan.kind == "tile":
+    if plan.kind == "cluster" and whole:
+        parts = _cluster(operands, n_cols, vec, plan, stats, norm, wanted)
+    elif plan.kind == "tile":
         parts = _tile(operands, n_cols, vec, plan, stats, norm, wanted)
     elif stages:
         parts = _resident(
@@ -173,6 +185,33 @@ def _resident(
         MEAN=norm.mean, HAS_DH=on.has_dh, VEC=vec.width, SHIFT=vec.shift, EDGE=vec.edge,
         FULL=full_parts(plan, n_cols, vec.edge),
         STAGES=plan.num_stages, **options(plan, vec.width, "sums", device),
+    )  # fmt: skip
+    return parts
+
+
+def _cluster(
+    on: _Operands,
+    n_cols: int,
+    vec: Vectors,
+    plan: RowLaunch,
+    stats: Statistics,
+    norm: Norm,
+    wanted: Wanted,
+) -> _Parts:
+    n_rows = on.x.numel() // n_cols
+    dy_rows, dh_rows, x_rows = on.rows
+    device = on.x.device
+    at_once = clusters_at_once(plan.cluster, device, plan.programs_per_sm)
+    clusters = dealt(n_rows, at_once, vec.shift)
+    parts = _parts(clusters, n_cols, wanted)
+    launch(
+        norm_bwd_cluster_kernel, (clusters,), device,
+        on.dy, on.dh, on.x, on.weight, stats.mean, stats.rstd, wanted.dx, *parts,
+        n_rows, n_cols, *dy_rows[:3], *dh_rows[:3], *x_rows[:3], norm.offset or None,
+        MEAN=norm.mean, HAS_DH=on.has_dh, VEC=vec.width, SHIFT=vec.shift, EDGE=vec.edge,
+        FULL=full_parts(plan, n_cols, vec.edge),
+        PACKED=plan.packed and on.weight is not None and on.weight.element_size() == 2,
+        **warp_options(plan, vec.width, device),
     )  # fmt: skip
     return parts
 
