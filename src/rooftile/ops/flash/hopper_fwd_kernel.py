@@ -13,6 +13,7 @@ warpgroups of 64 rows each, and one producer warp that feeds keys and values thr
   loop as long as it was, and move the speed by 2 to 4 %: each width and mask has what measured
   fastest.
 - Buffers are handed back through named barriers.
+- The output is rescaled where a row's maximum has grown by much, not at each block.
 - Key blocks are visited from the last to the first: where rows and keys are aligned, the first
   block of a tile is the only one to mask.
 """
@@ -30,7 +31,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from rooftile.ops.flash.hopper_band import key_blocks, key_span, mask_scores, tile_place
-from rooftile.ops.flash.hopper_exp2 import exp2
+from rooftile.ops.flash.hopper_softmax import nothing, rescale, weigh
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
 
 # Named barriers: 8 .. 8 + stages - 1 a slot of K is free, from 8 + stages on one of V
@@ -102,14 +103,16 @@ def _qk(q_reg, q, k, zero, D: gl.constexpr, Q_REG: gl.constexpr):
 
 
 @gluon.jit
-def _first(s, scale_log2, EDGES: gl.constexpr, POLY: gl.constexpr):
-    """Weights of a tile's first block, their row maximum and sum."""
-    m = gl.max(s, 1) * scale_log2
-    base = m
-    if EDGES == _EVERYWHERE:
-        base = gl.where(m == _NEG_INF, 0.0, m)
-    p = exp2(s * scale_log2 - gl.expand_dims(base, 1), POLY)
-    return p, m, gl.sum(p, 1)
+def _slot_after(slot, phase, STAGES: gl.constexpr):
+    """The next block's slot and phase of its barrier: carried, so that the wait starts sooner."""
+    if STAGES == 2:
+        phase = phase ^ slot
+        slot = slot ^ 1
+    else:
+        wraps = slot == STAGES - 1
+        phase = gl.where(wraps, phase ^ 1, phase)
+        slot = gl.where(wraps, 0, slot + 1)
+    return slot, phase
 
 
 @gluon.jit
@@ -186,7 +189,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     if EDGES > 0:
         scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
                              TAIL, RIGHT, LEFT)  # fmt: skip
-    p, m, norm = _first(scores, scale_log2, EDGES, POLY)
+    none_m, none = nothing(zero)
+    p, m, norm, _ = weigh(scores, none_m, none, scale_log2, EDGES == _EVERYWHERE, POLY)
     pb = gl.convert_layout(p.to(dtype), p_l)
     acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
 
@@ -198,12 +202,11 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             row = (code & 0xFFFF) * 64 + cid * BLOCK_M
         first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
                               GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
+        vs = it % STAGES
+        v_phase = (it // STAGES) & 1
+        s, k_phase = _slot_after(vs, v_phase, STAGES)
         for i in range(1, end - first):
-            vs = it % STAGES
-            v_phase = (it // STAGES) & 1
-            it += 1
-            s = it % STAGES
-            mbarrier.wait(k_full.index(s), (it // STAGES) & 1)
+            mbarrier.wait(k_full.index(s), k_phase)
             if Q_REG > 0:
                 st = _qk(q_reg, q, k_s.index(s), zero, D, Q_REG)
             else:
@@ -223,26 +226,19 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
                     scores = mask_scores(
                         scores, row, col, n_keys, left, right, rows, cols, TAIL, RIGHT, LEFT
                     )
-            m_new = gl.maximum(m, gl.max(scores, 1) * scale_log2)
-            base = m_new
-            if EDGES == _EVERYWHERE:
-                base = gl.where(m_new == _NEG_INF, 0.0, m_new)
-            alpha = gl.exp2(m - base)
-            p = exp2(scores * scale_log2 - gl.expand_dims(base, 1), POLY)
-            norm = norm * alpha + gl.sum(p, 1)
+            p, m, norm, alpha = weigh(scores, m, norm, scale_log2, EDGES == _EVERYWHERE, POLY)
             pn = gl.convert_layout(p.to(dtype), p_l)
-            m = m_new
             acc = warpgroup_mma_wait(0, deps=(acct,))
             bar_arrive(_K_BAR + STAGES + vs, THREADS)
             pb = pn
-            acc = acc * gl.expand_dims(gl.convert_layout(alpha, o_row), 1)
+            acc = rescale(acc, alpha)
+            vs, v_phase = _slot_after(vs, v_phase, STAGES)
+            s, k_phase = _slot_after(vs, v_phase, STAGES)
 
         # The tile's end: the next tile's first Q K^T goes in front of the last P V. After the last
         # tile it multiplies whatever lies in shared memory, and the result is not used.
         more = t + 1 < n_tiles
-        vs = it % STAGES
-        v_phase = (it // STAGES) & 1
-        it += 1
+        it += end - first
         done, done_b, done_h, done_row = code, b, h, row
         code = next_code
         b, h, tile_row = tile_place(code, n_heads)
@@ -275,6 +271,8 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         if more:
             bar_arrive(_K_BAR + STAGES + vs, THREADS)
 
+        norm = gl.convert_layout(gl.sum(norm, 1), gl.SliceLayout(1, s_l))
+        m = gl.convert_layout(gl.max(m, 1), gl.SliceLayout(1, s_l))
         inverse = 1.0 / norm
         lse = (m + gl.log2(norm)) * _LN2
         if EDGES == _EVERYWHERE:
@@ -296,7 +294,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         if EDGES > 0:
             scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
                            TAIL, RIGHT, LEFT)  # fmt: skip
-        p, m, norm = _first(scores, scale_log2, EDGES, POLY)
+        p, m, norm, _ = weigh(scores, none_m, none, scale_log2, EDGES == _EVERYWHERE, POLY)
         pb = gl.convert_layout(p.to(dtype), p_l)
         acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
         tma.store_wait(0)
