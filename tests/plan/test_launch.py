@@ -47,7 +47,9 @@ def test_clusters_share_long_rows(n_cols):
     [
         ("layer_norm_fwd", 32768, 2, 16384),
         ("layer_norm_fwd", 262144, 16, 16384),
-        ("add_norm_fwd", 65536, 8, 8192),
+        ("layer_norm_fwd", 50257, 8, 8192),
+        ("norm_fwd", 65536, 4, 16384),
+        ("add_norm_fwd", 262144, 16, 16384),
         ("norm_bwd", 131072, 16, 8192),
         ("add_norm_bwd", 131072, 16, 8192),
     ],
@@ -56,8 +58,24 @@ def test_norms_of_long_rows_stay_on_the_sms(family, n_cols, cluster, block_n):
     """Parts are 16 or 32 KiB; where the grid must follow the rows alone, nothing stays."""
     plan = row_launch(family, n_cols, 2, clusters=16, stay=True)
     assert (plan.kind, plan.cluster, plan.block_n) == ("resident", cluster, block_n)
-    assert plan.num_stages > 1 <= plan.programs_per_sm
+    assert plan.num_stages != 1 <= plan.programs_per_sm
     assert row_launch(family, n_cols, 2, clusters=16).kind != "resident"
+
+
+@pytest.mark.parametrize(
+    ("family", "n_cols", "cluster", "num_warps"),
+    [
+        ("layer_norm_fwd", 8192, 1, 8),
+        ("norm_fwd", 16384, 1, 16),
+        ("add_norm_fwd", 50257, 4, 16),
+        ("softmax_fwd", 12345, 2, 4),
+        ("softmax_bwd", 12345, 4, 4),
+    ],
+)
+def test_rows_whose_warps_exchange_sums(family, n_cols, cluster, num_warps):
+    """Where warps can, they share a row without a barrier, within one program too."""
+    plan = row_launch(family, n_cols, 2, clusters=16, stay=True)
+    assert (plan.kind, plan.cluster, plan.num_warps) == ("cluster", cluster, num_warps)
 
 
 @pytest.mark.parametrize(

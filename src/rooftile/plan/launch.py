@@ -82,21 +82,17 @@ def _two_inputs(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLau
     """Two tensors in, one out: 2 accesses of 16 bytes a thread and tensor."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    anywhere = n_cols * itemsize % 16 != 0  # the edges cost registers
-    if size > TILE_BYTES // 2 and clusters:  # 32 elements of each tensor a thread
-        cluster = min(8 if size <= 131072 else 16, clusters)
+    if size > 16384 and clusters:  # 32 elements of each tensor a thread
+        cluster = min(size // 8192 if size <= 65536 else 8 if size <= 131072 else 16, clusters)
         part = block // cluster
         return RowLaunch(
-            "cluster", 1, part, min(16, max(4, part // 1024)), cluster=cluster,
-            packed=itemsize == 2, max_registers=64 if anywhere and itemsize == 2 else 0,
-        )  # fmt: skip
+            "cluster", 1, part, min(16, max(4, part // 1024)), cluster=cluster, packed=itemsize == 2
+        )
     if size > TILE_BYTES:
         return RowLaunch("loop", 1, 8192 // itemsize, 8)
     if size <= 4096:
         return RowLaunch("tile", max(1, 4096 // size), block, 4)
     num_warps = min(16, max(4, size // (32 * WARP)))
-    if anywhere and itemsize == 2 and size == 32768:
-        return RowLaunch("tile", 1, block, 8, packed=True, max_registers=128, line_bytes=16)
     return RowLaunch("tile", 1, block, num_warps, packed=size > 32768 and itemsize == 2)
 
 

@@ -8,9 +8,10 @@ from rooftile.plan.row_forms import (
     TILE_BYTES,
     WARP,
     RowLaunch,
-    cluster_of,
     power_of_two,
     resident,
+    shared,
+    staying,
     staying_registers,
     tile,
 )
@@ -21,10 +22,13 @@ def norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch
     """RMS norm. As softmax; the weights take registers too, so long rows are shared earlier."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > 131072 and stay:
-        return resident(block, itemsize, clusters, 16)
-    if size > TILE_BYTES // 2 and clusters:
-        return cluster_of(block, itemsize, 32768, clusters, 80)
+    anywhere = n_cols * itemsize % 16 != 0
+    if size > 65536 and stay:
+        if anywhere:
+            return staying(block, itemsize, 16384, clusters, 8, 8, 2, line_bytes=32)
+        return staying(block, itemsize, 32768, clusters, 16, 0)
+    if size > 16384 and clusters and not (anywhere and size <= 32768):
+        return shared(block, itemsize, 32768, clusters)
     return _norm_of_one(n_cols, itemsize)
 
 
@@ -34,22 +38,26 @@ def layer_norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> Row
     block = power_of_two(n_cols)
     size = block * itemsize
     anywhere = n_cols * itemsize % 16 != 0
-    if stay and (16384 < size <= 32768 if anywhere else size > 32768):
-        return resident(block, itemsize, clusters, 8)
-    if size > TILE_BYTES // 2 and clusters:
-        return cluster_of(block, itemsize, 32768, clusters, 80)
+    if stay and size > (16384 if anywhere else 32768):
+        if anywhere:
+            return staying(block, itemsize, 16384, clusters, 4, 8, 2, line_bytes=32)
+        if size > 262144:
+            return staying(block, itemsize, 32768, clusters, 8, 8)
+        return staying(block, itemsize, 32768, clusters, 16, 0)
+    if size > 8192 and clusters:
+        return shared(block, itemsize, 32768, clusters)
     return _norm_of_one(n_cols, itemsize)
 
 
 @lru_cache(maxsize=1024)
 def add_norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch:
-    """Two tensors in, two out: too many bytes in flight for registers."""
+    """Two tensors in, two out: the weights are few beside them."""
     block = power_of_two(n_cols)
     size = block * itemsize
-    if size > 16384 and stay:
-        return resident(block, itemsize, clusters, 16, 16384)
-    if size > TILE_BYTES // 2 and clusters:
-        return cluster_of(block, itemsize, 32768, clusters, 80)
+    if size > 262144 and stay:
+        return staying(block, itemsize, 32768, clusters, 16, 0)
+    if size > 16384 and clusters:
+        return shared(block, itemsize, 32768, clusters)
     return _norm_of_one(n_cols, itemsize)
 
 

@@ -64,6 +64,20 @@ def cluster_of(
     )  # fmt: skip
 
 
+def staying(
+    block: int, itemsize: int, part_bytes: int, clusters: int, num_warps: int, rows_ahead: int,
+    per_sm: int = 1, line_bytes: int = 16,
+) -> RowLaunch:  # fmt: skip
+    """Clusters that stay on the SMs. Without rows ahead in shared memory one is, in registers."""
+    part_bytes = min(part_bytes, 65536 if clusters > 8 else 16384)
+    cluster = min(clusters, max(1, block * itemsize // part_bytes))
+    return RowLaunch(
+        "resident", 1, block // cluster, num_warps, num_stages=rows_ahead, cluster=cluster,
+        programs_per_sm=per_sm, max_registers=min(255, 2048 // (num_warps * per_sm)),
+        line_bytes=line_bytes,
+    )  # fmt: skip
+
+
 def resident(
     block: int, itemsize: int, clusters: int, num_warps: int, part_bytes: int = 32768
 ) -> RowLaunch:
@@ -78,6 +92,16 @@ def resident(
         "resident", 1, block // cluster, num_warps, num_stages=8, cluster=cluster,
         programs_per_sm=per_sm, max_registers=min(255, 2048 // (num_warps * per_sm)), line_bytes=16,
     )  # fmt: skip
+
+
+def shared(block: int, itemsize: int, part_bytes: int, clusters: int) -> RowLaunch:
+    """Parts of at most ``part_bytes`` where clusters allow it; 64 bytes of a row a thread."""
+    cluster = min(clusters, max(1, block * itemsize // part_bytes))
+    part = block // cluster
+    num_warps = min(32, max(4, part * itemsize // 2048))
+    return RowLaunch(
+        "cluster", 1, part, num_warps, cluster=cluster, packed=itemsize == 2, max_registers=64
+    )
 
 
 def staying_registers(block: int, cluster: int, num_warps: int, per_sm: int) -> RowLaunch:

@@ -5,105 +5,54 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from rooftile.ops.rows.cluster import (
+from rooftile.ops.rows.cluster import row_head, row_start
+from rooftile.ops.rows.resident_norm import added, sum_up
+from rooftile.ops.rows.warp_exchange import (
     arrive,
-    edge_columns,
-    exchanged,
-    exchanged_moments,
-    narrow,
+    await_start,
+    edge_of_part,
+    over_threads,
     part_columns,
-    part_sum,
-    reload,
-    row_head,
-    row_start,
+    receive,
+    thread_ids,
     vector_ptrs,
-    weight_ptrs,
+    warp_sum,
+    whole_vectors,
+    widened,
+    widened_after,
 )
 
 
 @gluon.jit
 def _scaled(
     x_hat, w_ptr, b_ptr, stride, head, offs, mask, offset,
-    dtype: gl.constexpr, CAST: gl.constexpr, VEC: gl.constexpr,
+    dtype: gl.constexpr, CAST: gl.constexpr, VEC: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """x_hat * (weight + offset) + bias; with CAST x_hat is rounded to the result's dtype first."""
     y = x_hat
     if CAST:
         y = y.to(dtype).to(gl.float32)
     if w_ptr is not None:
-        w = gl.load(weight_ptrs(w_ptr, stride, head, offs, VEC), mask=mask, other=0.0)
-        y = y * (w.to(gl.float32) + offset)
+        w = gl.load(_weight_ptrs(w_ptr, stride, head, offs, VEC), mask=mask, other=0.0)
+        w = widened(w, PACKED)
+        if offset is not None:
+            w = w + offset
+        y = y * w
     if b_ptr is not None:
-        b = gl.load(weight_ptrs(b_ptr, stride, head, offs, VEC), mask=mask, other=0.0)
-        y = y + b.to(gl.float32)
+        b = gl.load(_weight_ptrs(b_ptr, stride, head, offs, VEC), mask=mask, other=0.0)
+        y = y + widened(b, PACKED)
     return y.to(dtype)
 
 
 @gluon.jit
-def _counts(n, n_cols, BLOCK_N: gl.constexpr, VEC: gl.constexpr, CLUSTER: gl.constexpr,
-            LAYOUT: gl.constexpr):  # fmt: skip
-    """Elements of each part, [CLUSTER], of n behind the head; the first has head and tail too."""
-    part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
-    in_vectors = n // VEC * VEC
-    count = gl.minimum(gl.maximum(in_vectors - part * BLOCK_N, 0), BLOCK_N)
-    return count + gl.where(part == 0, n_cols - in_vectors, 0)
-
-
-@gluon.jit
-def _load_sum(x_ptrs, r_ptrs, h_ptrs, mask, HAS_RES: gl.constexpr):
-    """x, or x + residual rounded to the dtype in which the sum is written."""
-    x = gl.load(x_ptrs, mask=mask, other=0.0)
-    if HAS_RES:
-        r = gl.load(r_ptrs, mask=mask, other=0.0)
-        x = (x.to(gl.float32) + r.to(gl.float32)).to(h_ptrs.dtype.element_ty)
-        gl.store(h_ptrs, x, mask=mask)
-    return x
-
-
-@gluon.jit
-def _write_row(
-    raw, edge, row, y_row, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride_w, eps, offset,
-    head, offs, mask, col, used, n_cols, slots,
-    MEAN: gl.constexpr, CAST: gl.constexpr, BLOCK_N: gl.constexpr, VEC: gl.constexpr,
-    EDGE: gl.constexpr, PACKED: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr,
-    NARROW: gl.constexpr, PTX: gl.constexpr,
-):  # fmt: skip
-    """From a part of a row in registers, and the row's edges, to the normalized part."""
-    dtype: gl.constexpr = y_row.dtype.element_ty
-    mean = gl.zeros((CLUSTER,), gl.float32, gl.SliceLayout(1, LAYOUT))
-    one = mean + 1.0
-    if MEAN:  # of the part, and the squares around it: one exchange gives those of the row
-        n = _counts(n_cols - head, n_cols, BLOCK_N, VEC, CLUSTER, LAYOUT).to(gl.float32)
-        total = part_sum(raw.to(gl.float32), LAYOUT)
-        if EDGE:
-            total += part_sum(edge, LAYOUT)
-        mean = total / gl.maximum(n, 1.0)
-    x = gl.where(mask, reload(raw, PACKED).to(gl.float32) - mean[:, None], 0.0)
-    squares = part_sum(x * x, LAYOUT)
-    if EDGE:
-        x_edge = edge
-        if MEAN:
-            x_edge = gl.where(used, edge - narrow(mean, NARROW), 0.0)
-        squares += part_sum(x_edge * x_edge, LAYOUT)
-    if MEAN:
-        mean, squares = exchanged_moments(n, mean, squares, 1.0 / n_cols, slots, PTX)
-        if EDGE:
-            edge = edge - narrow(mean, NARROW)
+def _weight_ptrs(w_ptr, stride, head, offs, VEC: gl.constexpr):
+    """Pointers to a row's weights; with a stride w holds copies shifted by 0, 1 ... VEC - 1."""
+    if stride is None:
+        ptrs = w_ptr + head + offs
     else:
-        squares, _ = exchanged(squares, squares, slots, PTX)
-    rstd = gl.div_rn(one, gl.sqrt_rn(squares / n_cols + eps))
-    x_hat = (reload(raw, PACKED).to(gl.float32) - mean[:, None]) * rstd[:, None]
-    y = _scaled(x_hat, w_ptr, b_ptr, stride_w, head, offs, mask, offset, dtype, CAST, VEC)
-    gl.store(vector_ptrs(y_row + head, offs, VEC), y, mask=mask)
-    if EDGE:
-        edge = edge * narrow(rstd, NARROW)
-        y = _scaled(edge, w_ptr, b_ptr, None, 0, col, used, offset, dtype, CAST, VEC)
-        gl.store(y_row + col, y, mask=used)
-    if rstd_ptr is not None:
-        part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
-        gl.store(rstd_ptr + row + part * 0, rstd, mask=part == 0)
-        if MEAN:
-            gl.store(mean_ptr + row + part * 0, mean, mask=part == 0)
+        by = head % VEC
+        ptrs = vector_ptrs(w_ptr + by * stride + (head - by), offs, VEC)
+    return ptrs
 
 
 @gluon.jit
@@ -125,43 +74,105 @@ def norm_fwd_cluster_kernel(
     stride_ri,
     stride_w,
     eps,
-    offset,
+    offset,  # or None for 0
     MEAN: gl.constexpr,
     HAS_RES: gl.constexpr,
     CAST: gl.constexpr,
-    BLOCK_N: gl.constexpr,
+    ROUNDS: gl.constexpr,
+    THREADS: gl.constexpr,
     VEC: gl.constexpr,
     SHIFT: gl.constexpr,
     EDGE: gl.constexpr,
-    PACKED: gl.constexpr,
+    FULL: gl.constexpr,
     CLUSTER: gl.constexpr,
     LAYOUT: gl.constexpr,
-    NARROW: gl.constexpr,
-    PTX: gl.constexpr,
-    PTX_ARRIVE: gl.constexpr,
+    PACKED: gl.constexpr,
+    ARRIVE: gl.constexpr,
+    STARTED: gl.constexpr,
+    SEND: gl.constexpr,
+    RECEIVE: gl.constexpr,
 ):
     """A row a cluster."""
-    slots = arrive(PTX_ARRIVE)
+    slots = arrive(ARRIVE)
+    own: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(3, LAYOUT))
+    dtype: gl.constexpr = y_ptr.dtype.element_ty
     row = gl.program_id(0).to(gl.int64)
     head = row_head(row, stride_xo, SHIFT)
-    offs = part_columns(BLOCK_N, CLUSTER, LAYOUT)
-    mask = offs // VEC < (n_cols - head) // VEC
-    col = offs
-    used = mask
-    if EDGE:
-        col, used = edge_columns(head, n_cols, VEC, SHIFT, CLUSTER, NARROW)
+    n_vec = (n_cols - head) // VEC
+    per_part = gl.cdiv(n_vec, 8 * CLUSTER) * 8 * VEC
+    if FULL:
+        per_part = ROUNDS * THREADS * VEC
+    within, start = part_columns(per_part, ROUNDS, THREADS, VEC, CLUSTER, LAYOUT)
+    offs = start + within
+    part, thread = thread_ids(THREADS, CLUSTER, LAYOUT)
+    at = (part + thread) * 0
+    zero = gl.zeros((CLUSTER, THREADS), gl.float32, own)
+    if FULL:
+        inside = gl.full((CLUSTER, ROUNDS, THREADS, VEC), True, gl.int1, LAYOUT)
+    else:
+        inside = within < gl.minimum(per_part, n_vec * VEC - start)
     x_row = x_ptr + row_start(row, x_inner, stride_xo, stride_xi)
     r_row = r_ptr + row_start(row, r_inner, stride_ro, stride_ri)
     h_row = h_ptr + row * n_cols
-    raw = _load_sum(
-        vector_ptrs(x_row + head, offs, VEC), vector_ptrs(r_row + head, offs, VEC),
-        vector_ptrs(h_row + head, offs, VEC), mask, HAS_RES,
-    )  # fmt: skip
-    edge = mask
+    y_row = y_ptr + row * n_cols
+    raw = gl.load(vector_ptrs(x_row + head, offs, VEC), mask=inside, other=0.0)
+    if HAS_RES:
+        raw_r = gl.load(vector_ptrs(r_row + head, offs, VEC), mask=inside, other=0.0)
+        raw = added(raw, raw_r, h_ptr.dtype.element_ty, HAS_RES)
+        gl.store(vector_ptrs(h_row + head, offs, VEC), raw, mask=inside)
+    edge = zero
+    col = at
+    used = zero > 0.0
     if EDGE:
-        edge = _load_sum(x_row + col, r_row + col, h_row + col, used, HAS_RES).to(gl.float32)
-    _write_row(
-        raw, edge, row, y_ptr + row * n_cols, w_ptr, b_ptr, mean_ptr, rstd_ptr,
-        stride_w, eps, offset, head, offs, mask, col, used, n_cols, slots,
-        MEAN, CAST, BLOCK_N, VEC, EDGE, PACKED, CLUSTER, LAYOUT, NARROW, PTX,
-    )  # fmt: skip
+        col, used = edge_of_part(head, n_vec, n_cols, part, thread, VEC, SHIFT)
+        edge = gl.load(x_row + col, mask=used, other=0.0)
+        if HAS_RES:
+            edge_r = gl.load(r_row + col, mask=used, other=0.0)
+            edge = added(edge, edge_r, h_ptr.dtype.element_ty, HAS_RES)
+            gl.store(h_row + col, edge, mask=used)
+    valid = used
+    count = zero + ROUNDS * VEC
+    if not FULL:
+        valid = whole_vectors(per_part, n_vec * VEC, ROUNDS, THREADS, VEC, CLUSTER, LAYOUT)
+        count = gl.sum(gl.where(valid, 1.0 * VEC, 0.0), 1)
+        if EDGE:
+            count += gl.where(used, 1.0, 0.0)
+    warp_count = zero
+    if MEAN:
+        warp_count = warp_sum(count)
+    await_start(STARTED)
+    sum_up(
+        raw,
+        edge,
+        valid,
+        used,
+        count,
+        1.0 / gl.maximum(count, 1.0),
+        1.0 / gl.maximum(warp_count, 1.0),
+        warp_count,
+        slots + at,
+        at,
+        at + 1,
+        MEAN,
+        FULL,
+        EDGE,
+        PACKED,
+        True,
+        SEND,
+    )
+    mean, squares = receive(zero + 1.0 / n_cols, slots + at, at, RECEIVE)
+    rstd = gl.div_rn(zero + 1.0, gl.sqrt_rn(squares / n_cols + eps))
+    if not MEAN:
+        mean = zero
+    x_hat = (widened_after(raw, rstd, PACKED) - over_threads(mean)) * over_threads(rstd)
+    y = _scaled(x_hat, w_ptr, b_ptr, stride_w, head, offs, inside, offset, dtype, CAST, VEC, PACKED)
+    gl.store(vector_ptrs(y_row + head, offs, VEC), y, mask=inside)
+    if EDGE:
+        x_hat = (edge.to(gl.float32) - mean) * rstd
+        y = _scaled(x_hat, w_ptr, b_ptr, None, 0, col, used, offset, dtype, CAST, VEC, False)
+        gl.store(y_row + col, y, mask=used)
+    if rstd_ptr is not None:
+        one = (part == 0) & (thread == 0)
+        gl.store(rstd_ptr + row + at, rstd, mask=one)
+        if MEAN:
+            gl.store(mean_ptr + row + at, mean, mask=one)

@@ -10,17 +10,18 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from rooftile.ops.rows.address import edge_lanes
-from rooftile.ops.rows.cluster import reload, row_head, row_start
-from rooftile.ops.rows.warp_exchange import (
+from rooftile.ops.rows.bulk_rows import (
     arrive,
     await_row,
     fetch,
     foretell,
     from_shared,
     receive,
+    reload,
     send,
     zero,
 )
+from rooftile.ops.rows.cluster import row_head, row_start
 
 
 @gluon.jit

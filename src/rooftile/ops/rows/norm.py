@@ -12,15 +12,17 @@ from torch import Tensor
 from rooftile.ops._launch import compiler_options, launch, max_cluster, stays_packed
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange_options
 from rooftile.ops.rows.cluster_norm import norm_fwd_cluster_kernel
 from rooftile.ops.rows.norm_kernels import (
     norm_fwd_kernel,
     norm_fwd_loop_kernel,
     shifted_copies_kernel,
 )
-from rooftile.ops.rows.resident import full_parts, may_stay, n_clusters, options, ring
+from rooftile.ops.rows.resident import full_parts, may_stay
 from rooftile.ops.rows.resident_norm import norm_fwd_resident_kernel
+from rooftile.ops.rows.staying import n_clusters, stages_that_fit
+from rooftile.ops.rows.warp_exchange import layout_options, ring_layout
+from rooftile.ops.rows.warp_ptx import exchange_options
 from rooftile.plan.launch import RowLaunch, row_launch
 
 _MIN_ROWS_FOR_COPIES = 64  # a copy of the weights costs as much as some rows
@@ -114,8 +116,11 @@ def norm_forward(
     )
     read = (x,) if residual is None else (x, r)
     same = len({t.dtype for t in read}) == 1  # the sum takes the place of x in shared memory
-    stages = ring(plan, n_cols, cut.width, x.device, read, (weight, bias)) if same else 0
-    if stages:
+    combine = "moments" if norm.mean else "sums"
+    stages = None
+    if same:
+        stages = stages_that_fit(plan, n_cols, cut.width, read, combine)
+    if stages is not None:
         _stay(on, replace(plan, num_stages=stages))
         return
     if plan.kind == "resident":
@@ -128,13 +133,17 @@ def _stay(on: _Forward, plan: RowLaunch) -> None:
     device, norm, (n_rows, n_cols) = on.x.device, on.norm, on.size
     vec, shift, edge = on.cut
     x_rows, r_rows = on.rows
+    combine = "moments" if norm.mean else "sums"
     launch(
-        norm_fwd_resident_kernel, (n_clusters(plan, n_rows, shift, device),), device,
+        norm_fwd_resident_kernel, (n_clusters(plan, n_rows, device),), device,
         on.x, on.r, on.weight, on.bias, on.h, on.y, *on.stats,
         n_rows, n_cols, *x_rows[:3], *r_rows[:3], norm.eps, norm.offset or None,
         MEAN=norm.mean, HAS_RES=on.has_residual, CAST=norm.cast,
         VEC=vec, SHIFT=shift, EDGE=edge, FULL=full_parts(plan, n_cols, edge),
-        STAGES=plan.num_stages, **options(plan, vec, "moments" if norm.mean else "sums", device),
+        STAGES=plan.num_stages, PACKED=on.x.element_size() == 2,
+        SHARED=ring_layout(plan.cluster),
+        **exchange_options(plan.cluster, plan.num_warps, combine),
+        **layout_options(plan, vec, device),
     )  # fmt: skip
 
 
@@ -162,10 +171,12 @@ def _once(on: _Forward, plan: RowLaunch, itemsize: int) -> None:
     elif plan.kind == "cluster" and vec * itemsize == VECTOR_BYTES:
         launch(
             norm_fwd_cluster_kernel, (n_rows,), device,
-            *tensors, n_cols, *x_rows[:3], *r_rows[:3], stride_w, norm.eps, norm.offset,
-            PACKED=plan.packed and itemsize == 2,
-            **exchange_options(plan.cluster, "moments" if norm.mean else "sums"),
-            **flags, **cluster_options(plan, vec, device),
+            *tensors, n_cols, *x_rows[:3], *r_rows[:3], stride_w, norm.eps, norm.offset or None,
+            MEAN=norm.mean, HAS_RES=on.has_residual, CAST=norm.cast,
+            VEC=vec, SHIFT=shift, EDGE=edge, FULL=full_parts(plan, n_cols, edge),
+            PACKED=itemsize == 2,
+            **exchange_options(plan.cluster, plan.num_warps, "moments" if norm.mean else "sums"),
+            **layout_options(plan, vec, device),
         )  # fmt: skip
     else:
         launch(

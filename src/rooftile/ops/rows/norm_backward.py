@@ -12,6 +12,7 @@ from torch import Tensor
 from rooftile.ops._launch import compiler_options, launch, max_cluster, sm_count, stays_packed
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, Rows, Vectors, vectors
+from rooftile.ops.rows.bulk_rows import dealt, warp_options
 from rooftile.ops.rows.cluster_norm_bwd import norm_bwd_cluster_kernel
 from rooftile.ops.rows.norm import Norm, Statistics, as_row, matrix
 from rooftile.ops.rows.norm_bwd_kernels import (
@@ -30,7 +31,6 @@ from rooftile.ops.rows.resident import (
     ring,
 )
 from rooftile.ops.rows.resident_norm_bwd import norm_bwd_resident_kernel
-from rooftile.ops.rows.warp_exchange import dealt, warp_options
 from rooftile.plan.launch import RowLaunch, row_launch
 
 _FEW_COLS = 4096

@@ -37,7 +37,11 @@ _SETS = 4  # who sends row i + 4 knows that all have read row i
 _BARRIERS = barrier_bytes(_SETS)
 LINE_VECTORS = 8  # parts are whole lines of 128 bytes
 _SM_BYTES, _SMALL_SM_BYTES = 233_472, 102_400  # shared memory: clusters of 16, of 8 programs
-_OTHER_BYTES = 1_536  # of a program: 1 KiB of the system's, reductions
+OTHER_BYTES = 1_536  # of a program: 1 KiB of the system's, reductions
+
+
+# Triton 3.9 gave the copy a new name
+async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 
 
 def sending(cluster: int, combine: str) -> str:
@@ -105,7 +109,7 @@ def ring(
         return 0
     per_sm = _SM_BYTES if max_cluster(device) > 8 else _SMALL_SM_BYTES
     slots = arrival_bytes(plan.cluster, "moments", _SETS) if plan.cluster > 1 else 0
-    room = per_sm // plan.programs_per_sm - _OTHER_BYTES - slots
+    room = per_sm // plan.programs_per_sm - OTHER_BYTES - slots
     room -= plan.block_n * sum(t.element_size() for t in weights if t is not None)
     stages = min(plan.num_stages, room // (plan.block_n * sum(t.element_size() for t in rows)))
     return stages if stages > 1 else 0
@@ -118,17 +122,21 @@ def full_parts(plan: RowLaunch, n_cols: int, edge: bool) -> bool:
 
 @lru_cache(maxsize=64)
 def clusters_at_once(cluster: int, device: torch.device, per_sm: int = 1) -> int:
-    """Clusters of so many programs, so many of them on an SM, that a device runs at a time.
+    """Clusters of so many programs that a device runs at a time, per_sm programs on each SM.
 
     A cluster lies in one group of SMs (GPC), and the groups are not of one size: an H200 has 132
-    SMs, of which clusters of 4 fill 128.
+    SMs, of which clusters of 4 fill 120 where each program is alone on its SM.
     """
     with torch.cuda.device(device):
         kernel = _nothing[(1,)](num_warps=4)
     ask = triton.runtime.driver.active.utils.cuOccupancyMaxActiveClusters
-    alone = (_SM_BYTES if max_cluster(device) > 8 else _SMALL_SM_BYTES) - _OTHER_BYTES
-    each = (alone + _OTHER_BYTES) // per_sm - _OTHER_BYTES
+    each = sm_bytes(device) // per_sm - OTHER_BYTES
     return max(1, int(ask(kernel.function, each, cluster)))
+
+
+def sm_bytes(device: torch.device) -> int:
+    """Shared memory of an SM."""
+    return _SM_BYTES if max_cluster(device) > 8 else _SMALL_SM_BYTES
 
 
 @triton.jit
@@ -186,15 +194,6 @@ def send(a, b, slots, step, SEND: gl.constexpr):
 
 
 @gluon.jit
-def send_moments(n, mean, squares, slots, step, SEND: gl.constexpr):
-    """How many elements a part has, their mean, the sum of squares around it."""
-    gl.inline_asm_elementwise(
-        SEND, "=r,f,f,f,r,r", [n, mean, squares, slots, step],
-        dtype=gl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@gluon.jit
 def receive(inverse, slots, step, RECEIVE: gl.constexpr):
     """Two numbers of the whole row, each [CLUSTER]; inverse is 1 / its elements."""
     return gl.inline_asm_elementwise(
@@ -222,18 +221,9 @@ def part_of_row(n_vec, BLOCK_N: gl.constexpr, VEC: gl.constexpr, FULL: gl.conste
 
 
 @gluon.jit
-def part_sizes(n_vec, n_edge, VEC: gl.constexpr, CLUSTER: gl.constexpr, LAYOUT: gl.constexpr):
-    """Elements of a row in each part, float32 [CLUSTER]; the first has head and tail too."""
-    part = gl.arange(0, CLUSTER, gl.SliceLayout(1, LAYOUT))
-    per_part = gl.cdiv(n_vec, 8 * CLUSTER) * 8 * VEC
-    count = gl.minimum(gl.maximum(n_vec * VEC - part * per_part, 0), per_part)
-    return (count + gl.where(part == 0, n_edge, 0)).to(gl.float32)
-
-
-@gluon.jit
 def fetch(buffer, row_ptr, offs, mask, VEC: gl.constexpr):
     """Put a part of a row on its way into shared memory; zeros where the mask is not set."""
-    async_copy.async_copy_global_to_shared(buffer, vector_ptrs(row_ptr, offs, VEC), mask=mask)
+    async_load(buffer, vector_ptrs(row_ptr, offs, VEC), mask=mask)
 
 
 @gluon.jit

@@ -14,7 +14,6 @@ from rooftile.ops._launch import (
 )
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.address import VECTOR_BYTES, rows_of, vectors
-from rooftile.ops.rows.cluster import cluster_options, exchange_options
 from rooftile.ops.rows.cluster_softmax import (
     softmax_bwd_cluster_kernel,
     softmax_fwd_cluster_kernel,
@@ -25,6 +24,8 @@ from rooftile.ops.rows.softmax_kernels import (
     softmax_fwd_kernel,
     softmax_fwd_loop_kernel,
 )
+from rooftile.ops.rows.warp_exchange import layout_options
+from rooftile.ops.rows.warp_ptx import exchange_options
 from rooftile.plan.launch import row_launch
 
 
@@ -52,9 +53,9 @@ def _softmax_fwd(x: Tensor, dim: int, log: bool, dtype: torch.dtype | None) -> T
         launch(
             softmax_fwd_cluster_kernel, (n_rows,), x.device,
             x, y, n_cols, *x_rows[:3], *y_rows[:3],
-            LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, **exchange_options(plan.cluster, "softmax"),
-            **cluster_options(plan, vec, x.device),
+            LOG=log, VEC=vec, SHIFT=shift, EDGE=edge, PACKED=x.element_size() == 2,
+            **exchange_options(plan.cluster, plan.num_warps, "softmax"),
+            **layout_options(plan, vec, x.device),
         )  # fmt: skip
     else:
         launch(
@@ -90,9 +91,9 @@ def _softmax_bwd(dy: Tensor, y: Tensor, dim: int, log: bool, dtype: torch.dtype 
         launch(
             softmax_bwd_cluster_kernel, (n_rows,), y.device,
             y, dy, dx, n_cols, *y_rows[:3], *dy_rows[:3],
-            LOG=log, BLOCK_N=plan.block_n, VEC=vec, SHIFT=shift, EDGE=edge,
-            PACKED=plan.packed and itemsize == 2, **exchange_options(plan.cluster),
-            **cluster_options(plan, vec, y.device),
+            LOG=log, VEC=vec, SHIFT=shift, EDGE=edge, PACKED=itemsize == 2,
+            **exchange_options(plan.cluster, plan.num_warps, "sums"),
+            **layout_options(plan, vec, y.device),
         )  # fmt: skip
     else:
         launch(
