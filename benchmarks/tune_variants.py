@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 Values = dict[str, Any]
@@ -17,11 +16,10 @@ def variants(family: str, n: int, itemsize: int) -> Iterator[Values]:
         "cross_entropy_fwd": _streams, "cross_entropy_bwd": _chunks, "flat": _flats,
         "column_blocks": _column_blocks, "rotary": _heads, "norm_bwd": _persistent,
         "add_norm_bwd": _persistent,
-        "softmax_bwd": partial(_rows, persistent=False),
     }  # fmt: skip
     found = list(makers.get(family, _rows)(block, itemsize))
     if "norm" in family:
-        found = list(_resident(block, itemsize)) + found
+        found = list((_resident if "bwd" in family else _ahead)(block, itemsize)) + found
     if n * itemsize % 16:  # rows that start anywhere
         found += [{**v, "line_bytes": line} for line in (16, 32) for v in found]
     yield from found
@@ -57,19 +55,15 @@ def _heads(block: int, itemsize: int) -> Iterator[Values]:
             yield {"rows": rows, "num_warps": warps}
 
 
-def _rows(block: int, itemsize: int, persistent: bool = True) -> Iterator[Values]:
+def _rows(block: int, itemsize: int) -> Iterator[Values]:
     """Whole rows in registers, in a cluster or alone."""
-    if block >= 16384:
-        for cluster, warps in itertools.product((8, 4, 16, 2), (4, 8, 16)):
+    if block >= 4096:
+        for cluster, warps in itertools.product((1, 2, 4, 8, 16), (4, 8, 16)):
             each = block // cluster // (warps * 32)
-            shared = {"kind": "cluster", "rows": 1, "cluster": cluster, "packed": True,
-                      "block_n": block // cluster, "num_warps": warps}  # fmt: skip
-            for registers in {16: (0,), 32: (0, 48, 64), 64: (64, 72, 80)}.get(each, ()):
-                yield {**shared, "max_registers": registers}
-            for in_flight in {16: (24, 32), 32: (16, 24), 64: (16,)}.get(each, ()):
-                if persistent and in_flight >= warps:
-                    yield {**shared, "max_registers": 65536 // (in_flight * 32) // 8 * 8,
-                           "programs_per_sm": in_flight // warps}  # fmt: skip
+            for registers in {16: (0,), 32: (48, 64), 64: (64, 80)}.get(each, ()):
+                yield {"kind": "cluster", "rows": 1, "cluster": cluster, "packed": True,
+                       "block_n": block // cluster, "num_warps": warps,
+                       "max_registers": registers}  # fmt: skip
     if block <= 65536:
         for warps, each in itertools.product((1, 2, 4, 8, 16, 32), (8, 16, 32, 64)):
             rows = warps * 32 * each // block
@@ -118,6 +112,16 @@ def _resident(block: int, itemsize: int) -> Iterator[Values]:
         for each, in_flight in itertools.product((16, 32), (8, 16)):
             warps = max(1, block // (32 * each))
             yield _staying(block, 1, warps, max(1, in_flight // warps), 4)
+
+
+def _ahead(block: int, itemsize: int) -> Iterator[Values]:
+    """Norms' forward: rows ahead in shared memory, or one in registers."""
+    for (each, warps, per_sm), stages in itertools.product(
+        ((64, 8, 1), (64, 4, 2), (64, 16, 1), (32, 16, 1), (32, 8, 2), (32, 4, 4)), (8, 0)
+    ):
+        cluster = block // (warps * 32 * each)
+        if 1 <= cluster <= 16:
+            yield _staying(block, cluster, warps, per_sm, stages)
 
 
 def _staying(block: int, cluster: int, warps: int, per_sm: int, stages: int) -> Values:

@@ -14,6 +14,7 @@ from rooftile.compile.sass import read_sass
 from rooftile.compile.targets import target_of
 from rooftile.ops._launch import Planned, planned_for
 from rooftile.ops.rows import norm, softmax, staying
+from rooftile.ops.rows.resident import launchable
 
 BYTES = 16  # of an instruction
 LOCAL_LOAD, LOCAL_STORE = 0x983, 0x387
@@ -107,3 +108,11 @@ def test_weights_stay_in_registers(make, n_cols, tensors, h200):
     assert inside["store", 16] == tensors * values["ROUNDS"]
     assert inside["load", 2] == tensors * int(n_cols % 8 != 0)
     assert resources.dynamic_shared_bytes + resources.static_shared_bytes <= SHARED - 1024
+
+
+@pytest.mark.parametrize(
+    ("stages", "other", "expected"), [(5, 0, 5), (6, 0, 5), (7, 0, 7), (4, 16384, 3)]
+)
+def test_static_memory_counts_for_a_launch(stages, other, expected):
+    """6 rows of 8 KiB and 544 bytes of inline PTX failed with an invalid argument on an H200."""
+    assert launchable(stages, 8192, other, 544) == expected

@@ -37,6 +37,7 @@ _SETS = 4  # who sends row i + 4 knows that all have read row i
 _BARRIERS = barrier_bytes(_SETS)
 LINE_VECTORS = 8  # parts are whole lines of 128 bytes
 _SM_BYTES, _SMALL_SM_BYTES = 233_472, 102_400  # shared memory: clusters of 16, of 8 programs
+_WITHOUT_ASKING = 49_152  # what a launch may have of it without the driver being asked for more
 OTHER_BYTES = 1_536  # of a program: 1 KiB of the system's, reductions
 
 
@@ -110,9 +111,21 @@ def ring(
     per_sm = _SM_BYTES if max_cluster(device) > 8 else _SMALL_SM_BYTES
     slots = arrival_bytes(plan.cluster, "moments", _SETS) if plan.cluster > 1 else 0
     room = per_sm // plan.programs_per_sm - OTHER_BYTES - slots
-    room -= plan.block_n * sum(t.element_size() for t in weights if t is not None)
-    stages = min(plan.num_stages, room // (plan.block_n * sum(t.element_size() for t in rows)))
+    held = plan.block_n * sum(t.element_size() for t in weights if t is not None)
+    stage_bytes = plan.block_n * sum(t.element_size() for t in rows)
+    stages = min(plan.num_stages, (room - held) // stage_bytes)
+    stages = launchable(stages, stage_bytes, held, slots)
     return stages if stages > 1 else 0
+
+
+def launchable(stages: int, stage_bytes: int, other_bytes: int, static_bytes: int) -> int:
+    """At most so many stages, of which a launch does not fail.
+
+    Triton asks for more than 48 KiB of a program where its own buffers are more; those of inline
+    PTX count for the GPU, not for Triton.
+    """
+    dynamic = stages * stage_bytes + other_bytes
+    return stages - 1 if dynamic <= _WITHOUT_ASKING < dynamic + static_bytes else stages
 
 
 def full_parts(plan: RowLaunch, n_cols: int, edge: bool) -> bool:

@@ -12,6 +12,7 @@ from rooftile.ops.rows.resident import (
     LINE_VECTORS,
     OTHER_BYTES,
     clusters_at_once,
+    launchable,
     may_stay,
     sm_bytes,
 )
@@ -39,15 +40,15 @@ def stages_that_fit(
     whole = -(-n_cols // vec * vec // line) * line
     if plan.kind != "resident" or vec * max(itemsizes) != VECTOR_BYTES or not may_stay(device):
         return None
-    if whole > plan.block_n * plan.cluster or plan.block_n % (
-        32 * plan.num_warps // plan.rows * vec
-    ):
+    if whole > plan.block_n * plan.cluster or plan.block_n % (32 * plan.num_warps * vec):
         return None
     if plan.num_stages == 0:
         return 0
     room = sm_bytes(device) // plan.programs_per_sm - OTHER_BYTES
-    room -= exchange_bytes(plan.cluster, plan.num_warps, combine)
-    stages = min(plan.num_stages, room // (plan.block_n * sum(itemsizes)))
+    slots = exchange_bytes(plan.cluster, plan.num_warps, combine)
+    stage_bytes = plan.block_n * sum(itemsizes)
+    stages = min(plan.num_stages, (room - slots) // stage_bytes)
+    stages = launchable(stages, stage_bytes, 0, slots)
     return stages if stages > 0 else None
 
 
