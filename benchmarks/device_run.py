@@ -100,10 +100,10 @@ def plan(options: argparse.Namespace) -> list[Planned]:
     """All jobs, the most important first."""
     jobs = []
     for case in (case for op in OPS for case in cases_of(op)):
-        if options.ops and not {case.op, case.label} & set(options.ops):
-            continue
         for direction in case.costs:
-            if direction in options.directions:
+            names = {case.op, case.label, f"{case.op}:{direction}", f"{case.label}:{direction}"}
+            asked = not options.ops or names & set(options.ops)
+            if asked and direction in options.directions:
                 jobs += list(_jobs(case, direction, _place(case, direction), options))
     return sorted(jobs, key=lambda planned: planned.rank)
 
@@ -220,7 +220,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default=out, help="rows are added to this file")
     parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing after that")
-    parser.add_argument("--ops", type=names, default=(), help="such as softmax,attention[causal]")
+    parser.add_argument(
+        "--ops", type=names, default=(), help="softmax,attention[causal],log_softmax:forward"
+    )
     parser.add_argument("--directions", type=names,
                         default=("forward", "backward", "forward_backward"))  # fmt: skip
     parser.add_argument("--columns", type=lambda text: tuple(map(int, names(text))), default=())

@@ -73,6 +73,16 @@ def test_a_form_of_an_op_can_be_asked_for(module):
     assert keys == ["attention[causal]|backward|16x32x4096x128|torch.bfloat16"]
 
 
+def test_one_pass_of_an_op_can_be_asked_for(module):
+    """Beside all passes of another."""
+    device_run = module("device_run")
+    words = "--ops log_softmax:forward,geglu --no-host-shape"
+    planned = device_run.plan(device_run.parse(words.split()))
+    assert {(p.job.case.op, p.job.direction) for p in planned} == {
+        ("log_softmax", "forward"), ("geglu", "forward"), ("geglu", "backward"),
+    }  # fmt: skip
+
+
 def test_slow_peers_run_at_the_first_shape_alone(module):
     """The unfused attention, whose scores fill the memory, at the article's shape."""
     device_run = module("device_run")
