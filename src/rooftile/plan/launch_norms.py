@@ -8,6 +8,7 @@ from rooftile.plan.row_forms import (
     TILE_BYTES,
     WARP,
     RowLaunch,
+    cluster_of,
     power_of_two,
     resident,
     shared,
@@ -27,7 +28,9 @@ def norm_fwd(n_cols: int, itemsize: int, clusters: int, stay: bool) -> RowLaunch
         if anywhere:
             return staying(block, itemsize, 16384, clusters, 8, 8, 2, line_bytes=32)
         return staying(block, itemsize, 32768, clusters, 16, 0)
-    if size > 16384 and clusters and not (anywhere and size <= 32768):
+    if size > TILE_BYTES // 2 and clusters:
+        return cluster_of(block, itemsize, 32768, clusters, 80)
+    if size > 16384 and clusters and not anywhere:
         return shared(block, itemsize, 32768, clusters)
     return _norm_of_one(n_cols, itemsize)
 
