@@ -17,7 +17,7 @@ audit: $(READY) ## Audit Llama-3-8B's training step on an H100, on this machine
 
 test: $(READY) ## Test what every change must pass (minutes)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
-	$(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/ops/test_,each_op.py every_op.py interpreter.py replay.py)
+	$(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/ops/test_,each_op.py every_op.py interpreter.py) tests/ops/replay
 
 test-ops: $(READY) ## Test the fused kernels, on a GPU where there is one, else interpreted
 	$(BIN)/python -m pytest -n $(JOBS) tests/ops
