@@ -33,6 +33,25 @@ def test_softmax_rows(n_cols, kind, rows, block_n, num_warps):
     assert (plan.kind, plan.rows, plan.block_n, plan.num_warps) == (kind, rows, block_n, num_warps)
 
 
+@pytest.mark.parametrize(
+    ("n_cols", "itemsize", "rows", "block_n", "num_warps"),
+    [
+        (1, 2, 1024, 1, 4),
+        (256, 2, 4, 256, 4),
+        (2048, 2, 1, 2048, 4),
+        (2049, 2, 1, 4096, 8),
+        (32000, 2, 1, 4096, 8),
+        (128256, 2, 1, 4096, 8),
+        (32000, 4, 1, 2048, 8),
+    ],
+)
+def test_streamed_logits(n_cols, itemsize, rows, block_n, num_warps):
+    """Chunks of 8 KiB have eight warps, so that a thread has two accesses of 16 bytes in flight."""
+    plan = row_launch("cross_entropy_fwd", n_cols, itemsize)
+    got = (plan.kind, plan.rows, plan.block_n, plan.num_warps, plan.num_stages)
+    assert got == ("loop", rows, block_n, num_warps, 1)
+
+
 @pytest.mark.parametrize("n_cols", [50257, 65536, 131072, 262144])
 def test_clusters_share_long_rows(n_cols):
     """Where there are clusters, their programs together hold the row."""
