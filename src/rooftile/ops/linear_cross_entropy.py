@@ -184,9 +184,11 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Take the cross-entropy of ``input @ linear_weight.T + linear_bias``.
 
-    The logits exist for a group of rows at a time, at most 512 MiB or 1,024 rows of them. The loss
-    is that of ``cross_entropy``, as are its checks of the targets. Under autocast the operands of
-    the matrix products are cast to its dtype, as for ``torch.nn.functional.linear``.
+    The logits exist for a group of rows at a time: at most 512 MiB of them, or as many bytes as
+    ``linear_weight`` has where that is more and its gradient is wanted, but never fewer than 1,024
+    rows. The loss is that of ``cross_entropy``, as are its checks of the targets. Under autocast
+    the operands of the matrix products are cast to its dtype, as for
+    ``torch.nn.functional.linear``.
 
     Args:
         input: Shape ``[..., H]``, float32, float16 or bfloat16, of any strides.
