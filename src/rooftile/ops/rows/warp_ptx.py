@@ -140,8 +140,8 @@ def _gathered(each: int, lanes: int, combine: str) -> list[str]:
     for a in at[1:]:
         lines.append(f"{load} {{n, u, v, d}}, {a}; add.f32 e, m, n; max.f32 f, e, 0f3F800000;")
         lines.append("rcp.approx.ftz.f32 f, f; mul.f32 f, f, n; sub.f32 u, u, s;")
-        lines.append("fma.rn.f32 s, u, f, s; mul.f32 d, u, u; mul.f32 d, d, m; add.f32 z, z, v;")
-        lines.append("fma.rn.f32 z, d, f, z; mov.f32 m, e;")
+        lines.append("mul.f32 d, u, f; add.f32 s, s, d; mul.f32 d, d, m; add.f32 z, z, v;")
+        lines.append("fma.rn.f32 z, d, u, z; mov.f32 m, e;")
     return lines
 
 
@@ -159,7 +159,8 @@ def combining(lanes: int, combine: str, inverse: str) -> list[str]:
     lines: list[str] = []
     if combine == "moments":
         lines += ["mul.f32 w, m, s;", *_butterfly(lanes, "add", "w"), f"mul.f32 w, w, {inverse};"]
-        lines.append("sub.f32 d, s, w; mul.f32 d, d, d; fma.rn.f32 s, m, d, z; mov.f32 m, w;")
+        # m first: beside a mean whose square is infinite, a lane with no elements has 0, not NaN
+        lines.append("sub.f32 d, s, w; mul.f32 s, m, d; fma.rn.f32 s, s, d, z; mov.f32 m, w;")
     elif combine == "softmax":
         lines += [f"max.f32 m, m, {_LEAST};", "mov.f32 z, m;", *_butterfly(lanes, "max", "m")]
         lines.append(f"sub.f32 d, z, m; mul.f32 d, d, {LOG2_E}; ex2.approx.ftz.f32 d, d;")
