@@ -10,9 +10,7 @@ import torch.nn.functional as F
 from ops.attention_cases import compare, draw, small_tiles
 from ops.close import DTYPES, assert_matches
 
-from rooftile.errors import InputError
 from rooftile.ops.attention import attention, attention_ref, scaled_dot_product_attention
-from rooftile.ops.flash.torch_ops import bwd_op, fwd_op
 
 
 @pytest.fixture(autouse=True)
@@ -128,47 +126,6 @@ def test_grouped_heads(group, device):
     compare(q, k, v, is_causal=True)
 
 
-def test_layout_with_heads_inside(device):
-    """[batch, sequence, heads, width] comes out as it went in, without a copy of the operands."""
-    q, k, v = (
-        t.transpose(1, 2).contiguous() for t in draw(device, torch.float32, 2, 2, 1, 18, 33, 16)
-    )
-    compare(q, k, v, layout="bshd", is_causal=True)
-    assert attention(q, k, v, layout="bshd").is_contiguous()
-    swapped = scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, q, q)))
-    assert swapped.transpose(1, 2).is_contiguous()
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda t: t[..., ::2],  # elements are not side by side
-        lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
-        lambda t: t[:, :1].expand(-1, 2, -1, -1),
-        lambda t: t.transpose(2, 3).contiguous().transpose(2, 3),
-    ],
-)
-def test_strides(view, device):
-    """Any strides of the operands, and of the gradient, give what contiguous copies give."""
-    q, k, v = (view(t) for t in draw(device, torch.float32, 2, 2, 2, 20, 20, 16))
-    compare(q, k, v, is_causal=True)
-
-
-@pytest.mark.parametrize("expanded", [False, True])
-def test_gradient_in_another_layout(expanded, device):
-    """A gradient with strides of its own, or expanded, is read through them (att-08)."""
-    q, k, v = (t.requires_grad_() for t in draw(device, torch.float32, 2, 2, 2, 20, 20, 16))
-    o = attention(q, k, v)
-    if expanded:
-        do = torch.randn(16, device=device).expand(o.shape)
-    else:
-        do = torch.randn(2, 20, 2, 16, device=device).transpose(1, 2)
-    found = torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
-    right = torch.autograd.grad(o, (q, k, v), do.contiguous())
-    for actual, expected in zip(found, right, strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
-
-
 def places(n: int, device: str) -> torch.Tensor:
     """Values 0, 1, 2 ...: an output says which keys were averaged."""
     return torch.arange(float(n), device=device).view(1, 1, n, 1)
@@ -232,117 +189,3 @@ def test_empty(batch, q_len, k_len, device):
     for leaf, gradient in zip((q, k, v), torch.autograd.grad(o.sum(), (q, k, v)), strict=True):
         assert gradient.shape == leaf.shape
         assert gradient.eq(0).all()
-
-
-def test_torch_dimensions(device):
-    """Two, three and five dimensions, and batches that broadcast, as torch takes them."""
-    for shapes in (
-        [(5, 8), (7, 8), (7, 4)],
-        [(3, 5, 8), (3, 7, 8), (1, 7, 4)],
-        [(2, 1, 2, 5, 8), (3, 2, 7, 8), (2, 3, 2, 7, 8)],
-        [(2, 4, 5, 8), (1, 1, 7, 8), (2, 4, 7, 8)],
-    ):
-        q, k, v = (torch.randn(shape, device=device) for shape in shapes)
-        right = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-        actual = scaled_dot_product_attention(q, k, v)
-        torch.testing.assert_close(actual.double(), right, rtol=1e-5, atol=1e-6)
-
-
-def test_registration(device):
-    """Schema, fake kernel and dispatch agree with what runs, for any layout."""
-    q, k, v = draw(device, torch.float32, 1, 2, 1, 9, 12, 8)
-    for inside in (False, True):
-        none = [None] * 8
-        rest = (*none, 0.3, 0.0, -1, 0, True, 0.0, 9, 12, False, False)
-        torch.library.opcheck(fwd_op, (q, k, v, *rest, 0, inside))
-        o, lse = fwd_op(q, k, v, *rest, 0, inside)
-        wanted = [True, True, True, False, False]
-        torch.library.opcheck(bwd_op, (o, lse, o, lse, q, k, v, *rest, inside, wanted))
-
-
-def test_compiles_without_recompiling(device):
-    """One graph serves every length, forward and backward."""
-    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager", dynamic=True)
-    for length in (18, 20, 35):
-        q, k, v = (
-            t.requires_grad_() for t in draw(device, torch.float32, 1, 2, 2, length, length, 16)
-        )
-        do = torch.randn_like(q)
-        with torch.compiler.set_stance("fail_on_recompile" if length > 18 else "default"):
-            found = torch.autograd.grad(compiled(q, k, v), (q, k, v), do)
-        for a, b in zip(found, torch.autograd.grad(ours(q, k, v), (q, k, v), do), strict=True):
-            torch.testing.assert_close(a, b)
-
-
-def test_autocast(device):
-    """Under autocast, float32 operands are cast as for torch's attention."""
-    q, k, v = draw(device, torch.float32, 1, 1, 1, 16, 16, 16)
-    with torch.autocast(device, dtype=torch.bfloat16):
-        o = scaled_dot_product_attention(q, k, v)
-    assert o.dtype == torch.bfloat16
-    assert torch.equal(o, scaled_dot_product_attention(*(t.bfloat16() for t in (q, k, v))))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda q, k, v: (q.double(), k.double(), v.double()), "query must be float32"),
-        (lambda q, k, v: (q, k.bfloat16(), v), "key must be torch.float32 like query"),
-        (
-            lambda q, k, v: (q[:, :3], k, v),
-            "query must have a multiple of key's heads, got 3 and 2",
-        ),
-        (lambda q, k, v: (q, k[..., :8], v), "key must have head dim 16 like query, got 8"),
-        (lambda q, k, v: (q, k, v[:, :, 1:]), "value must have the batch, heads and length of key"),
-        (lambda q, k, v: (q[0], k, v), "query must have 4 dimensions"),
-        (lambda q, k, v: (q[:1], k, v), "key must have batch 1 like query, got 2"),
-        (lambda q, k, v: (t.repeat(1, 1, 1, 17) for t in (q, k, v)), r"head dim in \[1, 256\]"),
-    ],
-)
-def test_refuses_operands(change, message, device):
-    """A wrong operand is named, with what was wanted and what came."""
-    q, k, v = draw(device, torch.float32, 2, 4, 2, 5, 6, 16)
-    with pytest.raises(InputError, match=message):
-        attention(*change(q, k, v))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scale": math.nan}, "scale must be finite"),
-        ({"softcap": -1.0}, "softcap must be finite and at least 0"),
-        ({"window_size": (-2, 0)}, "window_size must be two numbers"),
-        ({"alignment": "centre"}, "alignment must be top_left or bottom_right, got 'centre'"),
-        ({"layout": "sbhd"}, "layout must be bhsd or bshd, got 'sbhd'"),
-        ({"dropout_p": 1.5}, r"dropout_p must be in \[0, 1\]"),
-        ({"num_splits": -1}, "num_splits must be at least 0"),
-        ({"max_seqlen_q": 3}, "max_seqlen_q and max_seqlen_k must be None"),
-    ],
-)
-def test_refuses_options(options, message, device):
-    """A wrong option is named, with what was wanted and what came."""
-    q, k, v = draw(device, torch.float32, 2, 4, 2, 5, 6, 16)
-    with pytest.raises(InputError, match=message):
-        attention(q, k, v, **options)
-
-
-def test_refuses_a_mask_beside_causal(device):
-    """torch's attention takes one of the two."""
-    q, k, v = draw(device, torch.float32, 1, 1, 1, 4, 4, 8)
-    mask = torch.ones(4, 4, dtype=torch.bool, device=device)
-    with pytest.raises(InputError, match="attn_mask must be None where is_causal is set"):
-        scaled_dot_product_attention(q, k, v, mask, is_causal=True)
-
-
-def test_deterministic(device):
-    """The same call gives the same bits, 50 times on a GPU: no atomics anywhere."""
-    q, k, v = (t.requires_grad_() for t in draw(device, torch.float16, 1, 2, 1, 40, 40, 16))
-    do = torch.randn_like(q)
-
-    def run():
-        o = attention(q, k, v, is_causal=True, deterministic=True)
-        return (o, *torch.autograd.grad(o, (q, k, v), do))
-
-    first = run()
-    for _ in range(1 if device == "cpu" else 50):
-        assert all(map(torch.equal, first, run()))
