@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from rooftile.compile.launch import Launch, record_launches
 from rooftile.compile.targets import Target
@@ -59,7 +60,7 @@ def trace(
         ).view([evaluate(extent, sizes) for extent in shape])
         for key, shape in spec.inputs.items()
     }
-    with planned_for(Planned(target.name, sms)), torch.no_grad():
+    with planned_for(Planned(target.name, sms)), torch.no_grad(), _EveryLaunch():
         result, launches = record_launches(lambda: spec.run(inputs), target)
     if len(launches) != 1:
         raise InputError(
@@ -70,6 +71,19 @@ def trace(
     outputs = result if isinstance(result, tuple) else (result,)
     named = {**inputs, **dict(zip(spec.outputs, outputs, strict=True))}
     return Traced(sizes, launches[0], {t.data_ptr(): key for key, t in named.items()})
+
+
+class _EveryLaunch(TorchFunctionMode):
+    """Changes nothing; under a mode an op makes no call again from memory.
+
+    To remember one it asks for the current GPU, which fails where torch is built for one and the
+    machine has no driver.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 class DescriptorError(InputError):
