@@ -96,14 +96,28 @@ def check_parameter(name: str, t: Tensor | None, shape: tuple[int, ...], x: Tens
         check_device(name, t, "input", x)
 
 
+def check_real(name: str, value: object) -> None:
+    """A number, or what can be taken for one: a traced number, a tensor of one element."""
+    if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+        raise InputError(f"{name} must be a number, got {value!r}")
+
+
+def check_whole(name: str, value: object) -> None:
+    """An integer, perhaps a traced one."""
+    if not isinstance(value, int) and not hasattr(value, "__index__"):
+        raise InputError(f"{name} must be an integer, got {value!r}")
+
+
 def check_number(name: str, value: float) -> None:
     """A number that is added or multiplied with: not below 0, not infinite, not NaN."""
+    check_real(name, value)
     if not 0.0 <= value < math.inf:
         raise InputError(f"{name} must be finite and at least 0, got {value}")
 
 
 def check_probability(name: str, p: float) -> None:
     """A probability lies in [0, 1]."""
+    check_real(name, p)
     if not 0.0 <= p <= 1.0:
         raise InputError(f"{name} must be in [0, 1], got {p}")
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
+from rooftile.ops._check import check_whole
 from rooftile.ops._launch import sm_count
 from rooftile.ops.flash.arguments import Options, op_arguments
 from rooftile.ops.flash.call import Call
@@ -245,6 +246,12 @@ def attention_plan(
     for name in options:
         if name not in known:
             raise InputError(f"{name!r} is no option; there are {', '.join(sorted(known))}")
+    if arch is not None and not isinstance(arch, str):
+        raise InputError(f"arch must be a compiler target such as 'sm_90', got {arch!r}")
+    if multiprocessors is not None:
+        check_whole("multiprocessors", multiprocessors)
+        if multiprocessors < 1:
+            raise InputError(f"multiprocessors must be at least 1, got {multiprocessors}")
     args, _ = op_arguments(query, key, value, Options(**options))
     call = Call(*args[:N_ARGUMENTS])
     problem = call.problem() if arch is None else replace(call.problem(), arch=arch)

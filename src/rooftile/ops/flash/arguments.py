@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_probability, check_tensor
+from rooftile.ops._check import check_device, check_probability, check_tensor, check_whole
 from rooftile.ops.flash import checks
 
 
@@ -60,6 +60,7 @@ def op_arguments(
     scale = q.shape[-1] ** -0.5 if options.scale is None else options.scale
     checks.check_numbers(scale, options.softcap, options.window_size)
     check_probability("dropout_p", options.dropout_p)
+    check_whole("num_splits", options.num_splits)
     if options.num_splits < 0:
         raise InputError(f"num_splits must be at least 0 (chosen), got {options.num_splits}")
     longest_q, longest_k = (_packed_lengths if packed else _lengths)(q, k, options)
@@ -74,12 +75,16 @@ def op_arguments(
     if options.sinks is not None:
         checks.check_sinks(options.sinks, heads, q)
     left, right = options.window_size
+    small = (
+        options.sinks, options.cu_seqlens_q, options.cu_seqlens_k, options.seqused_k,
+        options.block_table,
+    )  # fmt: skip
     return (
-        q, k, v, mask, slopes, options.sinks, options.cu_seqlens_q, options.cu_seqlens_k,
-        options.seqused_k, options.block_table, _seed(q, options), scale, float(options.softcap),
-        left, 0 if options.is_causal else right, options.alignment == "bottom_right",
-        float(options.dropout_p), longest_q, longest_k, options.deterministic,
-        mask is not None and mask.requires_grad, options.num_splits, inside or _lies_inside(q),
+        q, k, v, mask, slopes, *map(checks.side_by_side, small), _seed(q, options), scale,
+        float(options.softcap), left, 0 if options.is_causal else right,
+        options.alignment == "bottom_right", float(options.dropout_p), longest_q, longest_k,
+        options.deterministic, mask is not None and mask.requires_grad, options.num_splits,
+        inside or _lies_inside(q),
     ), inside  # fmt: skip
 
 
@@ -107,10 +112,11 @@ def _lengths(q: Tensor, k: Tensor, options: Options) -> tuple[int, int]:
     if table is not None:
         checks.check_index("block_table", table, (batch, None), q)
         longest_k = table.shape[1] * k.shape[2]
-        checks.check_pages(table, options.seqused_k, k.shape[0], k.shape[2])
     if options.seqused_k is not None:
         checks.check_index("seqused_k", options.seqused_k, (batch,), q)
         checks.check_lengths("seqused_k", options.seqused_k, longest_k)
+    if table is not None:
+        checks.check_pages(table, options.seqused_k, k.shape[0], k.shape[2])
     return q.shape[2], longest_k
 
 
@@ -128,6 +134,7 @@ def _packed_lengths(q: Tensor, k: Tensor, options: Options) -> tuple[int, int]:
         if cu.numel() < 1:
             raise InputError(f"{name} must hold a start at least, got none")
         most = t.shape[2] if longest is None else longest
+        check_whole(f"max_seqlen_{side}", most)
         if most < 0:
             raise InputError(f"max_seqlen_{side} must be at least 0, got {most}")
         checks.check_starts(name, cu, t.shape[2], most)

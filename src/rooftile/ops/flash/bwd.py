@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -85,6 +87,8 @@ def launch_dmask(call: Call, do: Tensor, lse: Tensor, delta: Tensor, dmask: Tens
     """Write the gradient of an additive mask, in the mask's own shape."""
     q, k, v = call.q, call.k, call.v
     plan = _plan(call, "attention_dq")
+    if dmask.numel() == 0:
+        return
     mask_batches, mask_heads, rows, cols = dmask.shape
     one_row, one_col = rows != call.longest_q, cols != call.longest_k
     tiles = 1 if one_row else -(-rows // plan.block_m)
@@ -106,7 +110,7 @@ def launch_dmask(call: Call, do: Tensor, lse: Tensor, delta: Tensor, dmask: Tens
 def sink_gradient(call: Call, lse: Tensor, delta: Tensor) -> Tensor:
     """A sink takes a share exp(sink - lse) of each row and gives it nothing: d = -share * delta."""
     assert call.sinks is not None
-    share = torch.exp(call.sinks.float()[None, :, None] - lse)
+    share = torch.exp(call.sinks.float()[None, :, None] - lse).masked_fill(lse == -math.inf, 0.0)
     return -(share * delta).sum((0, 2)).to(call.sinks.dtype)
 
 

@@ -82,7 +82,8 @@ def weights(
         s = logits_of(s, row, col, shift, slope, mask_ptrs, in_mask, MASK)
     if MASKED:
         s = tl.where(visible(row, col, k_len, first, last, LEFT, RIGHT), s, float("-inf"))
-    return tl.exp2(s - lse), slant
+    # at most 1, though huge logits round by more than they differ
+    return tl.exp2(tl.minimum(s - lse, 0.0, tl.PropagateNan.ALL)), slant
 
 
 @triton.jit

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import FLOAT_DTYPES, check_device, check_float, check_tensor
+from rooftile.ops._check import (
+    FLOAT_DTYPES,
+    check_device,
+    check_float,
+    check_real,
+    check_tensor,
+    check_whole,
+)
 from rooftile.ops._launch import INTERPRETED
 
 MAX_HEAD_DIM = 256
@@ -54,6 +61,7 @@ def check_dimensions(name: str, t: Tensor, n: int, what: str) -> None:
 
 def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Tensor:
     """A mask that broadcasts to the scores, as 4 dimensions."""
+    check_tensor("attn_mask", mask)
     check_device("attn_mask", mask, "query", q)
     if mask.dtype != torch.bool and mask.dtype not in FLOAT_DTYPES:
         raise InputError(f"attn_mask must be bool, float32, float16 or bfloat16, got {mask.dtype}")
@@ -72,11 +80,15 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def check_numbers(scale: float, softcap: float, window_size: tuple[int, int]) -> None:
     """Factors are finite; a window has two sides, -1 where unlimited."""
+    check_real("scale", scale)
     if not -math.inf < scale < math.inf:  # as a traced scale can be compared
         raise InputError(f"scale must be finite, got {scale}")
+    check_real("softcap", softcap)
     if not 0.0 <= softcap < math.inf:
         raise InputError(f"softcap must be finite and at least 0, got {softcap}")
     two = isinstance(window_size, (tuple, list)) and len(window_size) == 2
+    for side in window_size if two else ():
+        check_whole("window_size", side)
     if not two or min(window_size) < -1:
         raise InputError(
             f"window_size must be two numbers (left, right), -1 or more, got {window_size}"
@@ -114,6 +126,11 @@ def check_index(name: str, t: Tensor, shape: tuple[int | None, ...], q: Tensor) 
         wanted = [("any" if n is None else n) for n in shape]
         raise InputError(f"{name} must be int32 of shape {wanted}, got {t.dtype} {list(t.shape)}")
     check_device(name, t, "query", q)
+
+
+def side_by_side(t: Tensor | None) -> Tensor | None:
+    """A small tensor as kernels read it: the elements of a row one after the other."""
+    return t if t is None or t.stride(-1) == 1 else t.contiguous()
 
 
 def values_are_checked(t: Tensor) -> bool:

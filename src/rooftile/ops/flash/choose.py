@@ -79,7 +79,8 @@ def plan_of(call: Call, problem: Problem, num_splits: int, multiprocessors: int)
         return AttentionPlan("portable", backward, reasons, tile)
     tile = decode_launch(problem)
     why = "keys lie in pages" if problem.paged else "few queries"
-    splits = num_splits or decode_splits(problem, tile, multiprocessors)
+    most = max(1, problem.k_len)  # more parts have no key
+    splits = min(num_splits, most) or decode_splits(problem, tile, multiprocessors)
     return AttentionPlan("decode", backward, {"portable": why, "hopper": why}, tile, splits)
 
 

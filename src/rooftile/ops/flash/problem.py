@@ -65,8 +65,8 @@ class Problem:
 
     @property
     def group(self) -> int:
-        """Query heads that share a head of keys."""
-        return self.heads // self.kv_heads
+        """Query heads that share a head of keys; none where there are no heads."""
+        return self.heads // max(1, self.kv_heads)
 
 
 def itemsize_of(problem: Problem) -> int:

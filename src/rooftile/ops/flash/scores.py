@@ -13,12 +13,18 @@ from rooftile.ops.flat.dropout import kept
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
+LEAST = tl.constexpr(-2.35e38)  # of a finite logit: times LOG2E it is still a float32
 
 
 @triton.jit
 def tanh_of(x):
-    """tanh(x) = 1 - 2 / (exp(2 x) + 1): right at both ends, for exp may overflow."""
-    return 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2E)) + 1.0)
+    """tanh(x) = 1 - 2 / (exp(2 x) + 1): right at both ends, for exp may overflow.
+
+    Near 0, where that cancels, it is its own series: the next term is 1e-8 of x at 0.25.
+    """
+    y = x * x
+    near = x + x * y * (-1.0 / 3 + y * (2.0 / 15 + y * (-17.0 / 315 + y * (62.0 / 2835))))
+    return tl.where(y < 0.0625, near, 1.0 - 2.0 / (tl.exp2(x * (2.0 * LOG2E)) + 1.0))
 
 
 @triton.jit
@@ -39,6 +45,8 @@ def logits_of(s, row, col, shift, slope, mask_ptrs, in_mask, MASK: tl.constexpr)
         s -= slope * tl.abs(row + shift - col).to(tl.float32)
     if MASK == "additive":
         s += tl.load(mask_ptrs, mask=in_mask, other=0.0).to(tl.float32)
+        # the least float32 hides no key that -inf does not: in base 2 it stays finite
+        s = tl.where(s == float("-inf"), s, tl.maximum(s, LEAST, tl.PropagateNan.ALL))
     s *= LOG2E
     if MASK == "boolean":
         s = tl.where(tl.load(mask_ptrs, mask=in_mask, other=0) != 0, s, float("-inf"))

@@ -145,5 +145,9 @@ def differentiable_attention(*args: Any) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp; the graph is recorded only where a gradient can be asked for."""
     wanted = any(args[i] is not None and args[i].requires_grad for i in _DIFFERENTIABLE)
     if wanted and torch.is_grad_enabled():
+        if (
+            torch.compiler.is_compiling()
+        ):  # which takes no tensor twice: self-attention, one packing
+            args = tuple(t.view_as(t) if isinstance(t, Tensor) else t for t in args)
         return _Attention.apply(*args)
     return fwd_op(*args)
