@@ -51,16 +51,12 @@ def _before_kernel(o_ptr, do_ptr, lse_ptr, nlse_ptr, ndelta_ptr, acc_ptr, n_head
     do = tl.load(do_ptr + b * stride_db + h * stride_dh + rows * stride_dm + offs_d[None, :],
                  mask=mask, other=0.0).to(tl.float32)  # fmt: skip
     at = bh * tl.num_programs(0) + block
-    # as hopper_columns reads them
-    row = tl.arange(0, BLOCK_M)
-    flat = at * (2 * BLOCK_M) + row // 8 * 16 + row // 2 % 4 * 4 + row % 2
+    flat = at * BLOCK_M + tl.arange(0, BLOCK_M)
     lse = tl.load(lse_ptr + bh * n_queries + offs_m, mask=mask_m, other=float("-inf"))
     # a row past the end or one that sees no key: every weight is exp2(-inf) = 0
     nlse = tl.where(lse == float("-inf"), lse, -lse * inv_scale)
-    ndelta = -tl.sum(o * do, 1)
-    for second in tl.static_range(2):
-        tl.store(nlse_ptr + flat + 2 * second, nlse)
-        tl.store(ndelta_ptr + flat + 2 * second, ndelta)
+    tl.store(nlse_ptr + flat, nlse)
+    tl.store(ndelta_ptr + flat, -tl.sum(o * do, 1))
     if SUMS:
         zeros = tl.zeros([BLOCK_M * D], tl.float32)
         tl.store(acc_ptr + at * (BLOCK_M * D) + tl.arange(0, BLOCK_M * D), zeros)
@@ -209,7 +205,7 @@ def _launch_keys(
         *(head_tiles(t, plan.block_m, plan.width) for t in (q, call.do)),
         *(head_tiles(t, plan.block_n, plan.width) for t in (k, call.v, call.dk, call.dv)),
         None if sums is None else flat_tiles(sums, [2 * plan.width // plan.parts, 32]),
-        *(flat_tiles(t, [2 * _ROWS]) for t in rows),
+        *(flat_tiles(t, [_ROWS]) for t in rows),
         table, count, table.shape[1], k.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2],
         *call.bounds, call.scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
@@ -228,7 +224,7 @@ def _launch_wide_keys(call: Backward, plan: FlashBackwardWide, rows: tuple[Tenso
     launch(
         attention_bwd_kv_kernel, (-(-k.shape[2] // plan.block), k.shape[0] * k.shape[1]), q.device,
         *(head_tiles(t, plan.block, plan.width) for t in (q, call.do, k, call.v, call.dk, call.dv)),
-        *(flat_tiles(t, [2 * _ROWS]) for t in rows),
+        *(flat_tiles(t, [_ROWS]) for t in rows),
         k.shape[1], q.shape[1] // k.shape[1], q.shape[2], k.shape[2],
         *call.bounds, call.scale * _LOG2E, call.scale,
         BLOCK=plan.block, D=plan.width, NB=plan.stages, MAIN_REGS=plan.main_registers,
@@ -252,13 +248,13 @@ def _launch_queries(call: Backward, plan: FlashBackwardWide, rows: tuple[Tensor,
 
 
 def _row_vectors(call: Backward, width: int, sums: Tensor | None) -> tuple[Tensor, Tensor]:
-    """-lse / scale and -rowsum(o do), each head padded to 64 rows, pairs twice; zeros in sums.
+    """-lse / scale and -rowsum(o do), each head padded to 64 rows; zeros in sums.
 
     One block more than there is: a tile of 128 queries may end past the last one.
     """
     batch, heads, n_queries, columns = call.o.shape
     blocks = -(-n_queries // _ROWS)
-    size = (batch * heads * blocks + 1) * 2 * _ROWS
+    size = (batch * heads * blocks + 1) * _ROWS
     nlse = torch.empty(size, device=call.o.device, dtype=torch.float32)
     ndelta = torch.empty_like(nlse)
     launch(

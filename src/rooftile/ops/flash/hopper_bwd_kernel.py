@@ -35,7 +35,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from rooftile.ops.flash.hopper_band import mask_weights, query_blocks, tile_place
 from rooftile.ops.flash.hopper_bwd_producer import DO_BAR, DS_BAR, Q_BAR, load
-from rooftile.ops.flash.hopper_columns import column_start
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_add
 
 _LN2 = gl.constexpr(0.6931471805599453)
@@ -123,12 +122,14 @@ def _step(g: gl.constexpr, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do
     d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     p_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=d_l, k_width=2)
     col_l: gl.constexpr = gl.SliceLayout(0, s_l)
+    shape = gl.zeros([BLOCK_N, BLOCK_M], gl.float32, s_l)
     s = it % NB
     ph = (it // NB) & 1
     Q = q_s.index(s)
     dO = do_s.index(s)
     mbarrier.wait(q_full.index(s), ph)
-    st = warpgroup_mma(Ka, Q.permute((1, 0)), column_start(nlse_s.index(s), s_l), is_async=True)
+    row_init = gl.expand_dims(nlse_s.index(s).load(col_l), 0)
+    st = warpgroup_mma(Ka, Q.permute((1, 0)), gl.broadcast(row_init, shape)[0], is_async=True)
     mbarrier.wait(do_full.index(s), ph)
     scores = warpgroup_mma_wait(0, deps=(st,))
     p = gl.exp2(scores * scale_log2)
@@ -143,8 +144,8 @@ def _step(g: gl.constexpr, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do
                              LEFT)  # fmt: skip
     p16 = p.to(dtype)
     pb = gl.convert_layout(p16, p_l)
-    start = column_start(ndelta_s.index(s), s_l)
-    dpt = warpgroup_mma(Va, dO.permute((1, 0)), start, is_async=True)
+    row_init = gl.expand_dims(ndelta_s.index(s).load(col_l), 0)
+    dpt = warpgroup_mma(Va, dO.permute((1, 0)), gl.broadcast(row_init, shape)[0], is_async=True)
     dvt = warpgroup_mma(pb, dO, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dpt,))
     if P16:
@@ -266,7 +267,7 @@ def attention_bwd_kernel(
     dk_desc,  # likewise
     dv_desc,  # likewise
     dq_desc,  # (B H blocks D / 32 * BLOCK_M, 32) float32, fragment order; None without DQ
-    nlse_desc,  # (B H blocks 2 BLOCK_M,) float32: -lse in units of the raw product, pairs twice
+    nlse_desc,  # (B H blocks BLOCK_M,) float32: -lse in units of the raw product
     ndelta_desc,  # likewise: -rowsum(o do)
     sched_ptr,  # (blocks, sched_stride) int32: tiles of every block
     count_ptr,  # (blocks,) int32: how many
@@ -311,8 +312,8 @@ def attention_bwd_kernel(
     ds_s = q_s
     if DQ:
         ds_s = gl.allocate_shared_memory(dtype, [NS * 2, BLOCK_N, BLOCK_M], ds_l)
-    nlse_s = gl.allocate_shared_memory(gl.float32, [NB, 2 * BLOCK_M], nlse_desc.layout)
-    ndelta_s = gl.allocate_shared_memory(gl.float32, [NB, 2 * BLOCK_M], ndelta_desc.layout)
+    nlse_s = gl.allocate_shared_memory(gl.float32, [NB, BLOCK_M], nlse_desc.layout)
+    ndelta_s = gl.allocate_shared_memory(gl.float32, [NB, BLOCK_M], ndelta_desc.layout)
     bar_l: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [NB, 1], bar_l)
     do_full = gl.allocate_shared_memory(gl.int64, [NB, 1], bar_l)

@@ -44,7 +44,7 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
      nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, n_tiles, n_kv_heads,
      group, n_queries, left, right) = args  # fmt: skip
     KV_BYTES: gl.constexpr = 2 * BLOCK_N * D * 2
-    ROW_BYTES: gl.constexpr = BLOCK_M * D * 2 + 2 * BLOCK_M * 4
+    ROW_BYTES: gl.constexpr = BLOCK_M * D * 2 + BLOCK_M * 4
     n_blocks = gl.cdiv(n_queries, BLOCK_M)
     it = 0
     code = gl.load(sched)
@@ -76,7 +76,7 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
                     bar_sync(Q_BAR + s, 288)
                 mbarrier.expect(q_full.index(s), ROW_BYTES)
                 tma_load(q_desc, [b, hk * group + hq, row, 0], q_full.index(s), q_s.index(s))
-                tma_load(nlse_desc, [2 * flat], q_full.index(s), nlse_s.index(s))
+                tma_load(nlse_desc, [flat], q_full.index(s), nlse_s.index(s))
                 if it >= NB:
                     bar_sync(DO_BAR + s, 288)
                 if hq + i > 0:
@@ -84,7 +84,7 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
                 elif not EARLY_V:
                     mbarrier.expect(do_full.index(s), ROW_BYTES + KV_BYTES)
                 tma_load(do_desc, [b, hk * group + hq, row, 0], do_full.index(s), do_s.index(s))
-                tma_load(ndelta_desc, [2 * flat], do_full.index(s), ndelta_s.index(s))
+                tma_load(ndelta_desc, [flat], do_full.index(s), ndelta_s.index(s))
                 if not EARLY_V:
                     if hq + i == 0:
                         if V_SLOTS == 2:

@@ -25,7 +25,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from rooftile.ops.flash.hopper_band import key_blocks, mask_weights, query_blocks, tile_place
-from rooftile.ops.flash.hopper_columns import column_start, twice_at
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
 
 _Q_BAR = gl.constexpr(8)  # 8, 9: a slot of Q is free (both warpgroups and the producer)
@@ -67,14 +66,14 @@ def _kv_load(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             flat = (b * n_kv_heads * group + head) * n_blocks * BLOCK + row
             if it >= NB:
                 bar_sync(_Q_BAR + s, 288)
-            mbarrier.expect(q_full.index(s), BLOCK * D * 2 + 2 * BLOCK * 4)
+            mbarrier.expect(q_full.index(s), BLOCK * D * 2 + BLOCK * 4)
             tma_load(q_desc, [b, head, row, 0], q_full.index(s), q_s.index(s))
-            tma_load(nlse_desc, [2 * flat], q_full.index(s), nlse_s.index(s))
+            tma_load(nlse_desc, [flat], q_full.index(s), nlse_s.index(s))
             if it >= NB:
                 bar_sync(_DO_BAR + s, 288)
-            mbarrier.expect(do_full.index(s), BLOCK * D * 2 + 2 * BLOCK * 4)
+            mbarrier.expect(do_full.index(s), BLOCK * D * 2 + BLOCK * 4)
             tma_load(do_desc, [b, head, row, 0], do_full.index(s), do_s.index(s))
-            tma_load(ndelta_desc, [2 * flat], do_full.index(s), ndelta_s.index(s))
+            tma_load(ndelta_desc, [flat], do_full.index(s), ndelta_s.index(s))
             it += 1
 
 
@@ -90,6 +89,7 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     p_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=d_l, k_width=2)
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
     col_l: gl.constexpr = gl.SliceLayout(0, s_l)
+    shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
     rows = gl.arange(0, BLOCK, gl.SliceLayout(1, s_l))
     cols = gl.arange(0, BLOCK, col_l)
     b, hk, key = tile_place(code, n_kv_heads)
@@ -103,7 +103,7 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             s = it % NB
             ph = (it // NB) & 1
             mbarrier.wait(q_full.index(s), ph)
-            init = column_start(nlse_s.index(s), s_l)
+            init = gl.broadcast(gl.expand_dims(nlse_s.index(s).load(col_l), 0), shape)[0]
             st = _half_in_registers(k_reg, k_s, q_s.index(s), init, D)
             scores = warpgroup_mma_wait(0, deps=(st,))
             bar_arrive(_Q_BAR + s, 288)
@@ -143,6 +143,8 @@ def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     p_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=d_l, k_width=2)
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
+    col_l: gl.constexpr = gl.SliceLayout(0, s_l)
+    shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
     b, hk, key = tile_place(code, n_kv_heads)
     _, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
     dk = gl.zeros([BLOCK, D], gl.float32, d_l)
@@ -154,7 +156,7 @@ def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             s = it % NB
             ph = (it // NB) & 1
             mbarrier.wait(do_full.index(s), ph)
-            init = column_start(ndelta_s.index(s), s_l)
+            init = gl.broadcast(gl.expand_dims(ndelta_s.index(s).load(col_l), 0), shape)[0]
             dpt = _half_in_registers(v_reg, v_s, do_s.index(s), init, D)
             dp = warpgroup_mma_wait(0, deps=(dpt,))
             bar_arrive(_DO_BAR + s, 288)
@@ -185,7 +187,7 @@ def attention_bwd_kv_kernel(
     v_desc,  # likewise
     dk_desc,  # likewise
     dv_desc,  # likewise
-    nlse_desc,  # (B H blocks 2 BLOCK,) float32: -lse in units of the raw product, pairs twice
+    nlse_desc,  # (B H blocks BLOCK,) float32: -lse in units of the raw product
     ndelta_desc,  # likewise: -rowsum(o do)
     n_kv_heads,
     group,  # query heads of a key head
@@ -211,8 +213,8 @@ def attention_bwd_kv_kernel(
     k_s = gl.allocate_shared_memory(dtype, [BLOCK, D], tile_l)
     v_s = gl.allocate_shared_memory(dtype, [BLOCK, D], tile_l)
     p_s = gl.allocate_shared_memory(dtype, [NB, BLOCK, BLOCK], p_l)
-    nlse_s = gl.allocate_shared_memory(gl.float32, [NB, 2 * BLOCK], nlse_desc.layout)
-    ndelta_s = gl.allocate_shared_memory(gl.float32, [NB, 2 * BLOCK], ndelta_desc.layout)
+    nlse_s = gl.allocate_shared_memory(gl.float32, [NB, BLOCK], nlse_desc.layout)
+    ndelta_s = gl.allocate_shared_memory(gl.float32, [NB, BLOCK], ndelta_desc.layout)
     bar_l: gl.constexpr = mbarrier.MBarrierLayout()
     q_full = gl.allocate_shared_memory(gl.int64, [NB, 1], bar_l)
     do_full = gl.allocate_shared_memory(gl.int64, [NB, 1], bar_l)
@@ -285,9 +287,8 @@ def _make_dq(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr
     row = tile_row + g * BLOCK_M
     first, end = key_blocks(tile_row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
     # -lse in base 2, and -delta
-    at = 2 * line + twice_at(g * BLOCK_M + rows)
-    nlse = gl.load(nlse_ptr + at) * scale_log2
-    ndelta = gl.load(ndelta_ptr + at)
+    nlse = gl.load(nlse_ptr + line + g * BLOCK_M + rows) * scale_log2
+    ndelta = gl.load(ndelta_ptr + line + g * BLOCK_M + rows)
     zero = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, s_l)
     dq = gl.zeros([BLOCK_M, D], gl.float32, d_l)
     q = q_s.index(g)
@@ -340,7 +341,7 @@ def attention_bwd_q_kernel(
     dq_desc,  # likewise
     k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
     v_desc,  # likewise
-    nlse_ptr,  # (B, H, blocks, 128) float32: likewise; an odd last row too
+    nlse_ptr,  # (B, H, blocks, 64) float32: -lse in units of the raw product; an odd last row too
     ndelta_ptr,  # likewise: -rowsum(o do)
     n_heads,
     group,
