@@ -13,7 +13,7 @@ from rooftile.ops.flat.dropout import kept
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-LEAST = tl.constexpr(-2.35e38)  # of a finite logit: times LOG2E it is still a float32
+LEAST = tl.constexpr(-3.4e38)  # of a finite logit in base 2
 
 
 @triton.jit
@@ -45,9 +45,11 @@ def logits_of(s, row, col, shift, slope, mask_ptrs, in_mask, MASK: tl.constexpr)
         s -= slope * tl.abs(row + shift - col).to(tl.float32)
     if MASK == "additive":
         s += tl.load(mask_ptrs, mask=in_mask, other=0.0).to(tl.float32)
-        # the least float32 hides no key that -inf does not: in base 2 it stays finite
-        s = tl.where(s == float("-inf"), s, tl.maximum(s, LEAST, tl.PropagateNan.ALL))
-    s *= LOG2E
+        # The least float32 hides no key that -inf does not: in base 2 it stays finite. Behind the
+        # product, so that it is not contracted with the maximum's subtraction, unrounded.
+        s = tl.where(s == float("-inf"), s, tl.maximum(s * LOG2E, LEAST, tl.PropagateNan.ALL))
+    else:
+        s *= LOG2E
     if MASK == "boolean":
         s = tl.where(tl.load(mask_ptrs, mask=in_mask, other=0) != 0, s, float("-inf"))
     return s
