@@ -16,6 +16,8 @@ if not HAS_GPU and "triton" in sys.modules and os.environ.get("TRITON_INTERPRET"
 if not HAS_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 import triton  # noqa: E402  after the environment is set
+from triton.runtime import interpreter as triton_interpreter  # noqa: E402
+from triton.runtime.jit import JITFunction  # noqa: E402
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -36,6 +38,17 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch fails the test: what is refused is refused before."""
+
+    def launched(*args: Any, **options: Any) -> None:
+        raise AssertionError("a kernel was launched")
+
+    monkeypatch.setattr(triton_interpreter.GridExecutor, "__call__", launched)
+    monkeypatch.setattr(JITFunction, "run", launched)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch import Tensor
 from rooftile.errors import InputError
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_TRACED = (torch.SymFloat, torch.SymInt)
+_MOST_FLOAT = torch.finfo(torch.float32).max
+_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1
+_MOST_TEXT = 100  # characters of a wrong value that a message shows
 
 
 def check_tensor(name: str, t: object) -> None:
@@ -58,8 +63,7 @@ def check_device(name: str, t: Tensor, other_name: str, other: Tensor) -> None:
 def check_dim(dim: int, ndim: int) -> int:
     """A dimension's index, counted from 0. A scalar has the dimensions -1 and 0, as in torch."""
     least, most = (-ndim, ndim - 1) if ndim else (-1, 0)
-    if not isinstance(dim, int):
-        raise InputError(f"dim must be an integer, got {dim!r}")
+    dim = check_whole("dim", dim)
     if not least <= dim <= most:
         raise InputError(f"dim must be in [{least}, {most}] for {ndim} dimensions, got {dim}")
     return dim % ndim if ndim else 0
@@ -76,9 +80,10 @@ def check_trailing(name: str, x: Tensor, normalized_shape: Sequence[int]) -> tup
     """``normalized_shape`` names the last dimensions of x, one at least."""
     if not isinstance(normalized_shape, (tuple, list)):
         raise InputError(
-            f"normalized_shape must be a tuple or a list of integers, got {normalized_shape!r}"
+            "normalized_shape must be a tuple or a list of integers, "
+            f"got {_shown(normalized_shape)}"
         )
-    normalized_shape = tuple(normalized_shape)
+    normalized_shape = tuple([check_whole("normalized_shape", size) for size in normalized_shape])
     n = len(normalized_shape)
     if n == 0 or tuple(x.shape[x.dim() - n :]) != normalized_shape or n > x.dim():
         raise InputError(
@@ -96,33 +101,83 @@ def check_parameter(name: str, t: Tensor | None, shape: tuple[int, ...], x: Tens
         check_device(name, t, "input", x)
 
 
-def check_real(name: str, value: object) -> None:
-    """A number, or what can be taken for one: a traced number, a tensor of one element."""
-    if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
-        raise InputError(f"{name} must be a number, got {value!r}")
+def check_real(name: str, value: object) -> float:
+    """A number, as a float; a traced one stays what it is. A tensor's value would be waited for."""
+    if type(value) is float or isinstance(value, _TRACED):
+        return value  # type: ignore[return-value]
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number, got {_shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{name} must be finite, got {_shown(value)}") from None
 
 
-def check_whole(name: str, value: object) -> None:
-    """An integer, perhaps a traced one."""
-    if not isinstance(value, int) and not hasattr(value, "__index__"):
-        raise InputError(f"{name} must be an integer, got {value!r}")
+def check_whole(name: str, value: object) -> int:
+    """An integer of 64 bits, as an int; a traced one stays what it is."""
+    if type(value) is not int:
+        if isinstance(value, torch.SymInt):
+            return value  # type: ignore[return-value]
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise InputError(f"{name} must be an integer, got {_shown(value)}")
+        value = int(value)
+    if not _LEAST_INT <= value <= _MOST_INT:
+        raise InputError(f"{name} must be an integer of 64 bits, got {_shown(value)}")
+    return value
 
 
-def check_number(name: str, value: float) -> None:
+def check_finite(name: str, value: object) -> float:
+    """A number that float32 holds, in which the kernels compute."""
+    number = check_real(name, value)
+    if not -math.inf < number < math.inf:
+        raise InputError(f"{name} must be finite, got {number}")
+    if not -_MOST_FLOAT <= number <= _MOST_FLOAT:
+        raise InputError(f"{name} must be finite in float32, got {number}")
+    return number
+
+
+def check_number(name: str, value: object) -> float:
     """A number that is added or multiplied with: not below 0, not infinite, not NaN."""
-    check_real(name, value)
-    if not 0.0 <= value < math.inf:
-        raise InputError(f"{name} must be finite and at least 0, got {value}")
+    number = check_real(name, value)
+    if not 0.0 <= number < math.inf:
+        raise InputError(f"{name} must be finite and at least 0, got {number}")
+    return check_finite(name, number)
 
 
-def check_probability(name: str, p: float) -> None:
+def check_probability(name: str, p: object) -> float:
     """A probability lies in [0, 1]."""
-    check_real(name, p)
-    if not 0.0 <= p <= 1.0:
-        raise InputError(f"{name} must be in [0, 1], got {p}")
+    number = check_real(name, p)
+    if not 0.0 <= number <= 1.0:
+        raise InputError(f"{name} must be in [0, 1], got {number}")
+    return number
+
+
+def check_switch(name: str, value: object) -> bool:
+    """True or False. A number or a word in its place is another argument's, one place off."""
+    if type(value) is bool:
+        return value
+    if isinstance(value, torch.SymBool):
+        return value  # type: ignore[return-value]
+    raise InputError(f"{name} must be True or False, got {_shown(value)}")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        words = ", ".join(choices[:-1])
+        raise InputError(f"{name} must be {words} or {choices[-1]}, got {_shown(value)}")
 
 
 def check_approximate(approximate: str) -> None:
     """torch's names for the two forms of GELU."""
-    if approximate not in ("none", "tanh"):
-        raise InputError(f"approximate must be none or tanh, got {approximate!r}")
+    check_choice("approximate", approximate, ("none", "tanh"))
+
+
+def _shown(value: object) -> str:
+    """What came, in a line: a tensor's values are not fetched."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    if isinstance(value, int) and value.bit_length() > _MOST_TEXT:
+        return f"an integer of {value.bit_length()} bits"  # Python refuses to write out the largest
+    text = repr(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."

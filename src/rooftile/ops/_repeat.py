@@ -97,7 +97,7 @@ def _key_of(
             addresses.append(address)
             key += value.shape, value.stride(), value.dtype, address & ALIGNMENT
         elif type(value) in _VALUES:
-            key.append(value)
+            key += type(value), value  # a hash takes True, 1 and 1.0 for one
         else:
             return None
     return tuple(key), addresses

@@ -68,7 +68,7 @@ def add_layer_norm(
         https://arxiv.org/abs/1607.06450
     """
     check_residual(input, residual)
-    check_number("eps", eps)
+    eps = check_number("eps", eps)
     shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
     check_parameter("bias", bias, shape, input)

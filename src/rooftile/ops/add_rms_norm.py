@@ -13,10 +13,12 @@ from torch import Tensor
 
 from rooftile.ops._check import (
     check_device,
+    check_finite,
     check_float,
     check_number,
     check_parameter,
     check_shape,
+    check_switch,
     check_trailing,
 )
 from rooftile.ops._repeat import repeats
@@ -72,9 +74,10 @@ def add_rms_norm(
     Source:
         https://arxiv.org/abs/1910.07467
     """
-    eps = EPS if eps is None else eps
     check_residual(input, residual)
-    check_number("eps", eps)
+    eps = EPS if eps is None else check_number("eps", eps)
+    weight_offset = check_finite("weight_offset", weight_offset)
+    cast_before_weight = check_switch("cast_before_weight", cast_before_weight)
     shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
     norm = Norm(len(shape), eps, False, weight_offset, cast_before_weight)

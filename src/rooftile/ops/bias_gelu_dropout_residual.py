@@ -20,6 +20,7 @@ from rooftile.ops._check import (
     check_like,
     check_parameter,
     check_probability,
+    check_switch,
 )
 from rooftile.ops._launch import compiler_options, is_nvidia, launch, register, sm_count
 from rooftile.ops._repeat import repeats
@@ -237,13 +238,19 @@ def bias_gelu_dropout_residual(
     check_float("x", x)
     if x.dim() == 0:
         raise InputError("x must have a dimension, got a scalar")
-    check_probability("p", p)
+    p = check_probability("p", p)
     check_approximate(approximate)
+    gelu = check_switch("gelu", gelu)
+    training = check_switch("training", training)
     check_parameter("bias", bias, (x.shape[-1],), x)
     if residual is not None:
         check_like("residual", residual, "x", x)
+    if seed is not None:
+        seed = _given_seed(x, seed)
     drops = training and threshold(p)[0] > 0
-    seed = _seed(x, seed) if drops else None
+    if drops and seed is None:  # out of torch's generator, on the device: nothing waits for it
+        seed = torch.randint(2**62, (1,), device=x.device)
+    seed = seed if drops else None
     activation = {"none": "gelu", "tanh": "gelu_tanh"}[approximate] if gelu else "none"
     args = (x, bias, residual, seed, p if drops else 0.0, activation)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in args[:3]):
@@ -251,10 +258,8 @@ def bias_gelu_dropout_residual(
     return fwd_op(*args)
 
 
-def _seed(x: Tensor, seed: Tensor | None) -> Tensor:
-    """The given seed, or one out of torch's generator, on the device: nothing waits for it."""
-    if seed is None:
-        return torch.randint(2**62, (1,), device=x.device)
+def _given_seed(x: Tensor, seed: Tensor) -> Tensor:
+    """A seed of one dimension: 64 bits of any value, which are not looked at."""
     check_device("seed", seed, "x", x)
     if seed.dtype != torch.int64 or seed.numel() != 1:
         raise InputError(f"seed must be one int64, got {seed.numel()} of {seed.dtype}")

@@ -16,17 +16,20 @@ from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.ops._check import (
+    check_choice,
     check_device,
     check_float,
     check_number,
     check_probability,
     check_shape,
     check_tensor,
+    check_whole,
 )
 from rooftile.ops._launch import INTERPRETED
 from rooftile.ops._repeat import repeats
-from rooftile.ops.rows.cross_entropy import bwd_op, class_dim, fwd_op, infer_op
+from rooftile.ops.rows.cross_entropy import Extras, bwd_op, class_dim, fwd_op, infer_op
 
+_LEAST_SOFTCAP = torch.finfo(torch.float32).tiny  # below it float32 has few digits, then none
 _asked = INTERPRETED or os.environ.get("ROOFTILE_CHECK_TARGETS") == "1"
 
 
@@ -131,28 +134,32 @@ def cross_entropy(
         https://arxiv.org/abs/1512.00567, https://arxiv.org/abs/2204.02311,
         https://arxiv.org/abs/2408.00118
     """
-    check_cross_entropy(reduction, label_smoothing, z_loss, softcap)
+    extras = checked_extras(reduction, ignore_index, label_smoothing, z_loss, softcap)
     check_float("input", input)
     if input.dim() == 0:
         raise InputError("input must have a dimension of classes, got a scalar")
     dim = class_dim(input)
     check_shape("target", target, (*input.shape[:dim], *input.shape[dim + 1 :]))
-    check_target(target, input, input.shape[dim], ignore_index)
-    extras = (ignore_index, label_smoothing, z_loss, softcap)
+    check_target(target, input, input.shape[dim], extras.ignore_index)
     if input.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(input, target, reduction, *extras)
     return infer_op(input, target, reduction, *extras)
 
 
-def check_cross_entropy(
-    reduction: str, label_smoothing: float, z_loss: float, softcap: float
-) -> None:
+def checked_extras(
+    reduction: str, ignore_index: int, label_smoothing: float, z_loss: float, softcap: float
+) -> Extras:
     """The numbers that both forms of the loss take."""
-    if reduction not in ("none", "mean", "sum"):
-        raise InputError(f"reduction must be none, mean or sum, got {reduction!r}")
-    check_probability("label_smoothing", label_smoothing)
-    check_number("z_loss", z_loss)
-    check_number("softcap", softcap)
+    check_choice("reduction", reduction, ("none", "mean", "sum"))
+    softcap = check_number("softcap", softcap)
+    if 0.0 < softcap < _LEAST_SOFTCAP:
+        raise InputError(f"softcap must be 0 or at least {_LEAST_SOFTCAP}, got {softcap}")
+    return Extras(
+        check_whole("ignore_index", ignore_index),
+        check_probability("label_smoothing", label_smoothing),
+        check_number("z_loss", z_loss),
+        softcap,
+    )
 
 
 def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: int) -> None:
@@ -184,7 +191,7 @@ class CrossEntropyLoss(torch.nn.Module):
         softcap: float = 0.0,
     ) -> None:
         super().__init__()
-        check_cross_entropy(reduction, label_smoothing, z_loss, softcap)
+        checked_extras(reduction, ignore_index, label_smoothing, z_loss, softcap)
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing

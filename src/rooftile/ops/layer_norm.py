@@ -62,7 +62,7 @@ def layer_norm(
         https://arxiv.org/abs/1607.06450
     """
     check_float("input", input)
-    check_number("eps", eps)
+    eps = check_number("eps", eps)
     shape = check_trailing("input", input, normalized_shape)
     check_parameter("weight", weight, shape, input)
     check_parameter("bias", bias, shape, input)

@@ -18,7 +18,7 @@ from torch import Tensor
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
 from rooftile.ops._launch import register
-from rooftile.ops.cross_entropy import check_cross_entropy, check_target, cross_entropy_ref
+from rooftile.ops.cross_entropy import check_target, checked_extras, cross_entropy_ref
 from rooftile.ops.flat.scale import scaled
 from rooftile.ops.rows.cross_entropy import (
     Extras,
@@ -215,7 +215,7 @@ def linear_cross_entropy(
     Source:
         https://arxiv.org/abs/2410.10989
     """
-    check_cross_entropy(reduction, label_smoothing, z_loss, softcap)
+    extras = checked_extras(reduction, ignore_index, label_smoothing, z_loss, softcap)
     for name, given in (("input", input), ("linear_weight", linear_weight)):
         check_float(name, given)
     input, linear_weight, linear_bias = _autocast(input, linear_weight, linear_bias)
@@ -232,10 +232,9 @@ def linear_cross_entropy(
         if t is not None and t.dtype != input.dtype:
             raise InputError(f"{name} must be {input.dtype} like input, got {t.dtype}")
     check_shape("target", target, tuple(input.shape[:-1]))
-    check_target(target, input, n_classes, ignore_index)
+    check_target(target, input, n_classes, extras.ignore_index)
     x = input.reshape(-1, width)
     rows = target.reshape(-1)
-    extras = (ignore_index, label_smoothing, z_loss, softcap)
     tensors = (x, linear_weight, linear_bias)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         loss = _LinearCrossEntropy.apply(*tensors, rows, reduction, *extras)

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_float
+from rooftile.ops._check import check_device, check_float, check_switch
 from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import empty
@@ -259,6 +259,8 @@ def rotary_embedding(
     Source:
         https://arxiv.org/abs/2104.09864
     """
+    interleaved = check_switch("interleaved", interleaved)
+    inplace = check_switch("inplace", inplace)
     _check(x, cos, sin)
     if inplace and 0 in [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1]:
         raise InputError("x must not be expanded when inplace is set: its rows lie over each other")
