@@ -30,7 +30,7 @@ SHARED = {
     "gfx942": 65_536,
 }
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
-STATISTICS = ("lse_ptr", "delta_ptr", "parts_ptr", "part_lse_ptr")
+STATISTICS = ("lse_ptr", "delta_ptr", "parts_ptr", "part_sums_ptr")
 INTEGERS = ("k_lens_ptr", "table_ptr", "arrived_ptr")
 OPTIONAL = ("mask_ptr", "slopes_ptr", "sinks_ptr", "cu_q_ptr", "cu_k_ptr", "seed_ptr")
 

@@ -54,10 +54,13 @@ def test_a_row_of_one_value(norm, value, device):
 @pytest.mark.parametrize("n_cols", [8, 20_011])
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e-30])
 def test_a_strange_number_stays_in_its_row(norm, value, n_cols, device):
-    """Its row is what torch makes of it; the others are untouched."""
+    """Its row is what torch makes of it on a CPU; the others are untouched.
+
+    On a GPU torch's rms norm gives NaN for a long row with an infinity, not for a short one.
+    """
     x = torch.randn(3, n_cols, device=device)
     x[1, 2] = value
-    torch.testing.assert_close(norm[0](x), norm[1](x), equal_nan=True)
+    torch.testing.assert_close(norm[0](x).cpu(), norm[1](x.cpu()), equal_nan=True)
 
 
 @pytest.mark.parametrize("n_cols", [8, 20_011])

@@ -47,16 +47,16 @@ def launch_decode(call: Call, plan: AttentionLaunch, splits: int, o: Tensor, lse
     q, k, v, table = call.q, call.k, call.v, call.block_table
     tiles = -(-call.longest_q * call.group // plan.block_m)
     programs = tiles * k.shape[1] * call.batch
-    parts = part_lse = arrived = None
+    parts = sums = arrived = None
     if splits > 1 and programs:
         parts = torch.empty((splits, *o.shape), dtype=torch.float32, device=o.device)
-        part_lse = torch.empty((splits, *lse.shape), dtype=torch.float32, device=o.device)
+        sums = torch.empty((2, splits, *lse.shape), dtype=torch.float32, device=o.device)
         arrived = arrivals(programs, o.device)
     constants = call.constants(plan)
     constants.pop("WIDE")
     launch(
         attention_decode_kernel, (splits * programs,), q.device,
-        q, k, v, o, lse, parts, part_lse, arrived,
+        q, k, v, o, lse, parts, sums, arrived,
         as_bytes(call.mask), call.slopes, call.sinks, call.k_lens, table,
         *q.stride(), *k.stride(), *v.stride(), *o.stride(),
         *mask_strides(call.mask), *slope_strides(call.slopes),

@@ -1,7 +1,8 @@
 """Attention of few queries: the heads of a group share a read of the keys, which are split.
 
 A program packs the queries of all heads that share a head of keys into the rows of one tile, walks
-one part of the keys, and leaves output and log-sum-exp of that part. The last of a tile's programs
+one part of the keys, and leaves the output, maximum and sum of that part: beside a maximum of -3e38
+a log-sum-exp would say nothing of how many keys the part has. The last of a tile's programs
 to arrive merges the parts, in their order: the same bits whoever is last.
 
 Source: Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html
@@ -94,7 +95,7 @@ def attention_decode_kernel(
     o_ptr,  # [batch, heads, q_len, V_DIM]
     lse_ptr,  # [batch, heads, q_len] float32, contiguous
     parts_ptr,  # [splits, batch, heads, q_len, V_DIM] float32, or None where there is one part
-    part_lse_ptr,  # [splits, batch, heads, q_len] float32, or None
+    part_sums_ptr,  # [2, splits, batch, heads, q_len] float32, or None: maxima in base 2, sums
     arrived_ptr,  # [tiles of all sequences and heads of keys] int32, all 0 before and after
     mask_ptr, slopes_ptr, sinks_ptr, k_lens_ptr,
     table_ptr,  # [batch, pages of a sequence] int32, or None
@@ -190,11 +191,12 @@ def attention_decode_kernel(
         tl.store(o_ptrs + width[None, :] * stride_od, o.to(o_ptr.dtype.element_ty), mask=inside)
         tl.store(lse_ptr + line, lse, mask=in_rows)
     else:
-        o, lse = finish(m, norm, acc, None)
+        o, _ = finish(m, norm, acc, None)
         lines = batches.to(tl.int64) * heads * longest_q
         at = split * lines + line
         tl.store(parts_ptr + at[:, None] * V_DIM + width[None, :], o, mask=inside)
-        tl.store(part_lse_ptr + at, lse, mask=in_rows)
+        tl.store(part_sums_ptr + at, m, mask=in_rows)
+        tl.store(part_sums_ptr + splits * lines + at, norm, mask=in_rows)
         tl.debug_barrier()  # all of the program's stores stand before its arrival
         arrived = tl.atomic_add(arrived_ptr + pid // splits, 1, sem="acq_rel")
         if arrived == splits - 1:
@@ -202,7 +204,7 @@ def attention_decode_kernel(
             for start in tl.range(0, tl.minimum(BLOCK_M, longest_q * group - tile * BLOCK_M),
                                   MERGED_ROWS):  # fmt: skip
                 _merge(
-                    parts_ptr, part_lse_ptr, o_ptr + batch * stride_ob, lse_ptr, sinks_ptr,
+                    parts_ptr, part_sums_ptr, o_ptr + batch * stride_ob, lse_ptr, sinks_ptr,
                     stride_oh, stride_os, stride_od, tile * BLOCK_M + start, batch * heads,
                     kv_head, group, longest_q, lines, splits, V_DIM, BLOCK_DV,
                     MERGED_ROWS, MERGED_PARTS,
@@ -211,7 +213,7 @@ def attention_decode_kernel(
 
 @triton.jit
 def _merge(
-    parts_ptr, part_lse_ptr, o_ptr, lse_ptr, sinks_ptr, stride_oh, stride_os, stride_od,
+    parts_ptr, part_sums_ptr, o_ptr, lse_ptr, sinks_ptr, stride_oh, stride_os, stride_od,
     first, before, kv_head, group, q_len, lines, splits,
     V_DIM: tl.constexpr, BLOCK_DV: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
@@ -233,11 +235,12 @@ def _merge(
         x = tl.load(parts_ptr + at[:, :, None] * V_DIM + width[None, None, :], other=0.0,
                     mask=there[:, :, None] & (width < V_DIM)[None, None, :],
                     cache_modifier=".cg")  # fmt: skip
-        lse = tl.load(part_lse_ptr + at, mask=there, other=float("-inf"), cache_modifier=".cg")
-        lse *= LOG2E
-        m_new = tl.maximum(m, tl.max(lse, 1))
+        high = tl.load(part_sums_ptr + at, mask=there, other=float("-inf"), cache_modifier=".cg")
+        sums = tl.load(part_sums_ptr + splits * lines + at, mask=there, other=0.0,
+                       cache_modifier=".cg")  # fmt: skip
+        m_new = tl.maximum(m, tl.max(high, 1))
         base = tl.where(m_new == float("-inf"), 0.0, m_new)
-        weight = tl.exp2(lse - base[:, None])
+        weight = sums * tl.exp2(high - base[:, None])
         fade = tl.exp2(m - base)
         acc = acc * fade[:, None] + tl.sum(x * weight[:, :, None], 1)
         norm = norm * fade + tl.sum(weight, 1)
