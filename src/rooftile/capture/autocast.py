@@ -32,6 +32,10 @@ sum.dim_IntList
 """
 # What the CPU does not lower and CUDA does.
 _LOWERED = "addmv addr mv prelu"
+# They run in the widest dtype among their operands.
+_PROMOTED = """
+addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot
+"""
 _HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -51,6 +55,7 @@ class CudaList:
             (_FLOAT32, _in_float32),
             (_WITH_DTYPE, _to_float32),
             (_LOWERED, _lowered),
+            (_PROMOTED, _promoted),
         ):
             for name in names.split():
                 function = kernel(_overload(name))
@@ -107,6 +112,21 @@ def _lowered(op: Any) -> Callable[..., Any]:
             return op(*(_lower(value, dtype) for value in args), **kwargs)
 
     return kernel
+
+
+def _promoted(op: Any) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        given = [v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)]
+        wide = any(v.dtype is torch.float32 for v in given)
+        change = _raised if wide else _unchanged
+        with _without():
+            return op(*map(change, args), **{k: change(v) for k, v in kwargs.items()})
+
+    return kernel
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _raised(value: Any) -> Any:

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rooftile.capture.bounds import largest
 from rooftile.capture.fused import REPLACED
 from rooftile.capture.lines import LineFinder
+from rooftile.capture.mixed import refuse_mixed
 from rooftile.capture.modules import ModuleStack
 from rooftile.capture.norm import ON_A_GPU
 from rooftile.capture.notes import note
@@ -74,6 +75,7 @@ class Recorder(TorchDispatchMode):
                 parts = (stand_in or func.decompose)(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        refuse_mixed(func, args, kwargs, self._place)
         result = self.values.run(self, signature, func, args, kwargs, self._largest)
         if signature.base in ON_A_GPU:
             result = ON_A_GPU[signature.base](result)
