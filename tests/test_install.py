@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -72,7 +73,8 @@ def test_counting_works_without_torch_and_triton():
 
 def test_a_missing_torch_is_said_and_how_to_get_it():
     """An audit without torch: one line on stderr, exit code 2, no traceback."""
-    code = "from rooftile.cli import run\nsys.exit(run(['audit', 'model.py:make']))"
+    target = str(ROOT / "examples" / "gpt.py:gpt2_small")
+    code = f"from rooftile.cli import run\nsys.exit(run(['audit', {target!r}]))"
     done = without("torch", "triton", code=code)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -89,3 +91,52 @@ def test_import_and_capture_touch_no_device():
     )
     done = without("triton", code=code)
     assert done.stdout == "imported\n", done.stderr
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")])
+
+
+def installs(text: str) -> list[str]:
+    """What a text says to install."""
+    return re.findall(r"""\binstall (?:-\S+ )*['"]?([\w.]*(?:\[[\w,]+\])?)['"]?""", text)
+
+
+def test_pages_install_from_the_clone():
+    """Rooftile is on no index: ``rooftile[hf]`` on a page would find nothing, ``.[hf]`` does."""
+    found = {page.name: names for page in PAGES if (names := pip_lines(page))}
+    assert {"README.md", "export.md"} <= set(found)
+    for page, names in found.items():
+        for name in names:
+            extra = re.fullmatch(r"\.\[(\w+)\]", name)
+            assert extra, f"{page}: {name}"
+            assert extra[1] in PROJECT["optional-dependencies"], f"{page}: {name}"
+
+
+def pip_lines(page: Path) -> list[str]:
+    """What the lines of a page with ``pip install`` install."""
+    lines = [line for line in page.read_text().splitlines() if "pip install" in line]
+    return [name for line in lines for name in installs(line.split("pip ")[1])]
+
+
+def test_messages_name_extras_that_exist():
+    """pip takes ``rooftile[torch]`` from the copy that is installed, which is the one that asks."""
+    text = "".join(source.read_text() for source in SOURCES)
+    extras = re.findall(r"'rooftile\[(\w+)\]'", text)
+    assert {"torch", "hf", "plot"} <= set(extras)
+    assert set(extras) <= set(PROJECT["optional-dependencies"])
+
+
+def test_an_install_line_is_found():
+    """The two tests above can fail."""
+    assert installs("install 'rooftile[hf]'") == ["rooftile[hf]"]
+    assert installs("install -e .[hf]") == [".[hf]"]
+
+
+def test_readme_audits_a_config_with_what_it_installs():
+    """A config.json needs transformers, which the extra ``hf`` brings."""
+    shown = (ROOT / "README.md").read_text().split("```console\n")[1].split("```")[0]
+    first, second = shown.splitlines()
+    assert first == "$ pip install '.[hf]'"
+    assert "config.json" in second
+    assert "transformers" in wanted(PROJECT["optional-dependencies"]["hf"], "linux")

@@ -57,6 +57,7 @@ CALLS = {
 }
 NORMS = {
     "layer_norm": lambda a, b: F.layer_norm(ones(a, 4, 8), (8,), ones(b, 8), ones(b, 8)),
+    "layer_norm's bias": lambda a, b: F.layer_norm(ones(a, 4, 8), (8,), ones(a, 8), ones(b, 8)),
     "group_norm": lambda a, b: F.group_norm(ones(a, 4, 8), 2, ones(b, 8), ones(b, 8)),
     "batch_norm": lambda a, b: F.batch_norm(ones(a, 4, 8), *(ones(b, 8) for _ in range(4))),
     "batch_norm in training": lambda a, b: F.batch_norm(
@@ -124,7 +125,14 @@ def test_either_way_round(name, answers):
     assert answers[name, BF16, BF16] == ""
 
 
-@pytest.mark.parametrize("name", NORMS)
+def test_a_norms_parameters_are_of_one_dtype(answers):
+    """Neither the input's dtype nor float32 may be that of one parameter alone."""
+    name = "layer_norm's bias"
+    assert answer(NORMS[name], BF16, F32)
+    assert "dtype" in answers[name, BF16, F32]
+
+
+@pytest.mark.parametrize("name", [name for name in NORMS if "bias" not in name])
 def test_a_norm_may_keep_its_parameters_in_float32(name, answers):
     """Torch takes a 16-bit input beside float32 parameters."""
     assert answer(NORMS[name], BF16, F32) == ""

@@ -97,7 +97,7 @@ def test_keyword_inputs_and_a_loss(script):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("missing.py:make", "target file 'missing.py' does not exist"),
+        ("missing.py:make", "target file 'missing.py' does not exist in "),
         ("no_such_package.module:make", "no module 'no_such_package.module'"),
         ("nothing", "must be file.py:callable"),
         ("missing.pt2", "no such file"),

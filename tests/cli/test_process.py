@@ -50,6 +50,48 @@ def test_an_audit_from_end_to_end(process, toy, tmp_path):
     assert read_record(tmp_path / "out.json").totals.matrix_flops == 192
 
 
+NOISY = """
+import logging, warnings
+import torch
+import torch.nn.functional as F
+
+warnings.warn("old", stacklevel=1)
+
+class Noisy(torch.nn.Linear):
+    def forward(self, x):
+        for other in (torch.zeros(4, dtype=torch.bfloat16), torch.zeros(9)):
+            try:
+                x.lerp(other, 0.5)  # fake tensors log such a failure with its traceback
+            except RuntimeError:
+                pass
+        F.grid_sample(x.view(1, 1, 2, 2), x.new_zeros(1, 2, 2, 2))  # torch warns of its default
+        logging.getLogger("mine").error("my own words")
+        return super().forward(x)
+
+def make():
+    print("printed")
+    return Noisy(4, 4), torch.zeros(4)
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_libraries_keep_their_words(asked, process, tmp_path, monkeypatch):
+    """stderr has what the user's code says and nothing of torch, unless the user asks for it."""
+    (tmp_path / "noisy.py").write_text(NOISY)
+    if asked:
+        monkeypatch.setenv("TORCH_LOGS", "+torch._subclasses.fake_tensor")
+        monkeypatch.setenv("PYTHONWARNINGS", "default")
+    result = process("audit", "noisy.py:make", cwd=tmp_path)
+    assert result.code == 0
+    assert result.out.startswith("op ")
+    if asked:
+        assert "failed while attempting to run meta for aten.lerp" in result.err
+        assert "UserWarning: old" in result.err
+        assert "grid_sample" in result.err
+    else:
+        assert result.err == "printed\nmy own words\n"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 def test_a_terminal_sees_a_bar_and_the_data_stay_clean(toy, tmp_path):
     """Progress goes to the terminal behind stderr; the CSV in the pipe knows nothing of it."""

@@ -93,6 +93,10 @@ def _capture(
     tell: Callable[[str], None],
 ) -> Graph:
     """The graph of one step."""
+    if isinstance(model, str):
+        from rooftile.capture.hints import refuse_missing
+
+        refuse_missing(model)  # before torch is loaded, which takes seconds
     tell("importing torch")
     require_torch("capturing a model needs torch")
     if isinstance(model, str):

@@ -83,7 +83,7 @@ def refuse_mixed(
         value = args[position] if position < len(args) else kwargs.get(name)
         if isinstance(value, Tensor):
             dtypes[name] = value.dtype
-    if len(set(dtypes.values())) < 2 or _beside_16_bits(func, list(dtypes.values())):
+    if len(set(dtypes.values())) < 2 or _beside_16_bits(func, dtypes):
         return
     module, line = place()
     where = f" at {line}" if line else ""
@@ -108,11 +108,13 @@ def _roles(func: Any) -> tuple[tuple[int, str], ...]:
     return tuple((i, a.name) for i, a in enumerate(schema.arguments) if a.name in names)
 
 
-def _beside_16_bits(func: Any, dtypes: list[torch.dtype]) -> bool:
-    """Whether a norm of a 16-bit input has parameters of float32 alone beside that dtype."""
+def _beside_16_bits(func: Any, dtypes: dict[str, torch.dtype]) -> bool:
+    """Whether a norm of a 16-bit input has its parameters in float32."""
     if func._schema.name.partition("::")[2] not in WITH_FLOAT32:
         return False
-    return dtypes[0].itemsize == 2 and set(dtypes[1:]) <= {dtypes[0], torch.float32}
+    own, *others = dtypes.values()
+    alike = dtypes.get("weight") == dtypes.get("bias", dtypes.get("weight"))
+    return own.itemsize == 2 and alike and set(others) <= {own, torch.float32}
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -17,6 +17,7 @@ from rooftile.capture.config import capture_config
 from rooftile.capture.conversion import convertible
 from rooftile.capture.devices import gpu_as_cpu
 from rooftile.capture.fake import Fakes
+from rooftile.capture.hints import FORMS, refuse_missing
 from rooftile.capture.module import (
     Mode,
     Progress,
@@ -32,11 +33,6 @@ from rooftile.capture.step import check_optimizer
 from rooftile.errors import InputError, TargetError
 from rooftile.records.graph import Graph
 from rooftile.user_file import free_name, importable
-
-FORMS = (
-    "file.py:callable, package.module:callable, a .pt2 exported program, or a transformers "
-    "config.json"
-)
 
 
 def capture_target(
@@ -73,8 +69,8 @@ def capture_target(
             raise InputError(f"{name} must be at least 1, got {value}")
         if value is not None and value >= 2**31:
             raise InputError(f"{name} must be at most {2**31 - 1}, got {value}")
-    path = Path(target)
-    if target.endswith(".json") or path.is_dir():
+    refuse_missing(target)
+    if target.endswith(".json") or Path(target).is_dir():
         return capture_config(
             target, mode=mode, dtype=dtype, batch=batch, seq=seq, optimizer=optimizer,
             progress=progress,
@@ -119,9 +115,7 @@ def _importable(target: str) -> Iterator[None]:
 
 
 def _load(target: str) -> Callable[..., Any]:
-    source, colon, name = target.rpartition(":")
-    if not colon or not source or not name:
-        raise InputError(f"target {target!r} must be {FORMS}")
+    source, _, name = target.rpartition(":")
     module = _import_file(source) if source.endswith(".py") else _import_module(source, target)
     found: Any = module
     for part in name.split("."):
@@ -135,8 +129,6 @@ def _load(target: str) -> Callable[..., Any]:
 
 def _import_file(source: str) -> Any:
     path = Path(source).resolve()
-    if not path.is_file():
-        raise InputError(f"target file {source!r} does not exist")
     name = free_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -55,8 +55,10 @@ def run(args: Sequence[str]) -> int:
 
     try:
         from rooftile.cli.app import invoke
+        from rooftile.cli.quiet import quiet
 
-        invoke(args)
+        with quiet():
+            invoke(args)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except OSError as error:
