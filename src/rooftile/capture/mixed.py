@@ -99,7 +99,9 @@ def refuse_mixed(
 def _roles(func: Any) -> tuple[tuple[int, str], ...]:
     """The operands whose dtypes must go together: their places and names."""
     schema = getattr(func, "_schema", None)
-    namespace, _, base = schema.name.partition("::") if schema is not None else ("", "", "")
+    if schema is None:  # a higher-order op
+        return ()
+    namespace, _, base = schema.name.partition("::")
     if namespace not in ("aten", "rooftile_capture"):
         return ()
     names = ONE_DTYPE.get(base) or WITH_FLOAT32.get(base, ())
