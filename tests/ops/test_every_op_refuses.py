@@ -6,30 +6,12 @@ import math
 
 import pytest
 import torch
+from ops.calls import CALLS, TARGET, N, shaped
 
 from rooftile import ops
 from rooftile.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("no_launch")  # their operands are never looked at
-N = 8
-TARGET = torch.tensor([0, 1, 2])
-# name -> a call whose first operand is given, [3, 8] where it is a tensor
-CALLS = {
-    "softmax": lambda x: ops.softmax(x, -1),
-    "log_softmax": lambda x: ops.log_softmax(x, -1),
-    "rms_norm": lambda x: ops.rms_norm(x, (N,)),
-    "layer_norm": lambda x: ops.layer_norm(x, (N,)),
-    "add_rms_norm": lambda x: ops.add_rms_norm(x, x, (N,)),
-    "add_layer_norm": lambda x: ops.add_layer_norm(x, x, (N,)),
-    "bias_gelu_dropout_residual": ops.bias_gelu_dropout_residual,
-    "swiglu": lambda x: ops.swiglu(x, x),
-    "geglu": lambda x: ops.geglu(x, x),
-    "cross_entropy": lambda x: ops.cross_entropy(x, TARGET),
-    "linear_cross_entropy": lambda x: ops.linear_cross_entropy(x, torch.randn(5, N), TARGET),
-    "rotary_embedding": lambda x: ops.rotary_embedding(x, torch.randn(3, 4), torch.randn(3, 4)),
-    "attention": lambda x: ops.attention(x, x, x),
-    "scaled_dot_product_attention": lambda x: ops.scaled_dot_product_attention(x, x, x),
-}
 WRONG = {
     "int32": torch.ones(3, N, dtype=torch.int32),
     "bool": torch.ones(3, N, dtype=torch.bool),
@@ -49,7 +31,7 @@ def test_an_operand_that_is_none(op, wrong):
     """Another dtype, no tensor, or one without strides."""
     x = WRONG[wrong]
     if isinstance(x, torch.Tensor) and x.layout == torch.strided:
-        x = {"rotary_embedding": x[:, None], "attention": x[None, None]}.get(op, x)
+        x = shaped(op, x)
     with pytest.raises(InputError, match=r" must (be|have) "):
         CALLS[op](x)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
+from rooftile.ops._derivatives import check_derivative
 
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _TRACED = (torch.SymFloat, torch.SymInt)
@@ -30,6 +31,7 @@ def check_float(name: str, t: Tensor) -> None:
     """The kernels compute in float32 from one of three dtypes."""
     check_tensor(name, t)
     check_dtype(name, t.dtype)
+    check_derivative(name, t)
 
 
 def check_dtype(name: str, dtype: torch.dtype) -> None:

@@ -25,6 +25,7 @@ from rooftile.ops._check import (
     check_tensor,
     check_whole,
 )
+from rooftile.ops._derivatives import transforms
 from rooftile.ops._launch import INTERPRETED
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.cross_entropy import Extras, bwd_op, class_dim, fwd_op, infer_op
@@ -168,7 +169,7 @@ def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: in
     if target.dtype not in (torch.int64, torch.int32):
         raise InputError(f"target must be int64 or int32, got {target.dtype}")
     check_device("target", target, "input", input)
-    if not checks_targets() or torch.compiler.is_compiling() or target.is_meta:
+    if not checks_targets() or torch.compiler.is_compiling() or target.is_meta or transforms():
         return
     bad = (target != ignore_index) & ((target < 0) | (target >= n_classes))
     if bool(bad.any()):

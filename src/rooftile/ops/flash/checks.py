@@ -18,6 +18,7 @@ from rooftile.ops._check import (
     check_tensor,
     check_whole,
 )
+from rooftile.ops._derivatives import check_derivative
 from rooftile.ops._launch import INTERPRETED
 
 MAX_HEAD_DIM = 256
@@ -63,6 +64,7 @@ def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Ten
     """A mask that broadcasts to the scores, as 4 dimensions."""
     check_tensor("attn_mask", mask)
     check_device("attn_mask", mask, "query", q)
+    check_derivative("attn_mask", mask)
     if mask.dtype != torch.bool and mask.dtype not in FLOAT_DTYPES:
         raise InputError(f"attn_mask must be bool, float32, float16 or bfloat16, got {mask.dtype}")
     sizes = (1,) * (4 - mask.dim()) + tuple(mask.shape)

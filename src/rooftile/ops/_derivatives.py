@@ -1,0 +1,66 @@
+"""Derivatives that the ops do not have: refused, where torch would leave them out without a word.
+
+An op's gradient is that of ``torch.autograd``: backward, once. A tangent would be dropped, for
+torch looks for none behind an op of a library; ``vmap`` hides from the op that a tensor asks for a
+gradient; ``torch.func`` enters no autograd function that keeps what is no result of its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._C import _functorch
+from torch.autograd import forward_ad
+
+from rooftile.errors import InputError
+
+is_compiling = torch.compiler.is_compiling
+
+
+def check_derivative(name: str, t: Tensor) -> None:
+    """No tangent, and no gradient that a transform of torch asks for."""
+    if is_compiling():
+        if _differentiates():
+            raise InputError(
+                f"{name} must be outside of torch.func's and forward derivatives in what is "
+                "compiled: gradients are those of torch.autograd"
+            )
+    elif forward_ad._current_level >= 0 or transforms():
+        _look_through(name, t)
+
+
+@torch.compiler.assume_constant_result
+def _differentiates() -> bool:
+    """Whether torch's compiler is within a derivative: it enters grad and jvp as it traces."""
+    kinds = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
+    if forward_ad._current_level >= 0:
+        return True
+    return any(level.key() in kinds for level in _functorch.get_interpreter_stack() or ())
+
+
+def transforms() -> bool:
+    """Whether a transform of torch.func runs: its tensors are wrapped, their values hidden."""
+    return _functorch.peek_interpreter_stack() is not None
+
+
+def _look_through(name: str, t: Tensor) -> None:
+    """Ask a tensor and those that transforms have wrapped in it."""
+    records = torch.is_grad_enabled()
+    transformed = False
+    while True:
+        batched = _functorch.is_batchedtensor(t)
+        if not batched and torch._VF._unpack_dual(t, level=0)[1] is not None:
+            raise InputError(
+                f"{name} must have no tangent: ops have no derivative in forward mode "
+                "(torch.func.jvp, torch.func.jacfwd, torch.autograd.forward_ad)"
+            )
+        wrapped = _functorch.is_functorch_wrapped_tensor(t)
+        transformed |= wrapped
+        if transformed and records and t.requires_grad:
+            raise InputError(
+                f"{name} must ask for no gradient within a transform of torch.func: gradients are "
+                "those of torch.autograd, outside of it"
+            )
+        if not wrapped:
+            return
+        t = _functorch.get_unwrapped(t)
