@@ -15,9 +15,10 @@ from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_switch
+from rooftile.ops._derivatives import transforms
 from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops._repeat import repeats
-from rooftile.ops._replay import empty
+from rooftile.ops._replay import PLAIN, empty
 from rooftile.plan.launch import power_of_two, row_launch
 
 # ---- 1. reference ------------------------------------------------------------------
@@ -171,6 +172,8 @@ def _rotary(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, backward: bo
 
 
 def _rotary_(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> None:
+    # torch does so for ops of its own: a backward that has kept x then knows that it changed
+    torch.autograd.graph.increment_version(x)
     _rotate(x, cos, sin, x, interleaved, False)
 
 
@@ -244,14 +247,15 @@ def rotary_embedding(
             elements of a head stay as they are.
         sin: Sines, of the shape and dtype of ``cos``.
         interleaved: Pairs are neighbours; otherwise they are R / 2 apart.
-        inplace: Write over x. Then x may be no leaf that asks for a gradient.
+        inplace: Write over x. Then x may be no leaf that asks for a gradient nor a view of one, and
+            cos and sin may not lie in it.
 
     Returns:
         A contiguous tensor, shape and dtype of x; x itself in place. Computed in float32.
 
     Raises:
-        InputError: A shape, dtype or device is not as above, or ``cos`` or ``sin`` asks for a
-            gradient.
+        InputError: A shape, dtype or device is not as above, ``cos`` or ``sin`` asks for a
+            gradient, or torch would write over no such x.
 
     Cost:
         ``fused.rotary_embedding``: one read and one write of each element.
@@ -262,10 +266,8 @@ def rotary_embedding(
     interleaved = check_switch("interleaved", interleaved)
     inplace = check_switch("inplace", inplace)
     _check(x, cos, sin)
-    if inplace and 0 in [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1]:
-        raise InputError("x must not be expanded when inplace is set: its rows lie over each other")
-    if inplace and x.is_leaf and x.requires_grad and torch.is_grad_enabled():
-        raise InputError("x must be no leaf that asks for a gradient when inplace is set")
+    if inplace:
+        _check_inplace(x, cos, sin)
     if x.requires_grad and torch.is_grad_enabled():
         return _Rotary.apply(x, cos, sin, interleaved, inplace)
     if not inplace:
@@ -282,7 +284,7 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     for name, t in (("cos", cos), ("sin", sin)):
         check_float(name, t)
         check_device(name, t, "x", x)
-        if t.requires_grad:
+        if t.requires_grad and torch.is_grad_enabled():
             raise InputError(f"{name} must not ask for a gradient: none is computed")
         whole = t.dim() == 2 or (t.dim() == 3 and x.dim() == 4 and t.shape[0] == x.shape[0])
         if not whole or t.shape[-2] != n_seq or not 1 <= t.shape[-1] <= head_dim // 2:
@@ -295,3 +297,39 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor) -> None:
             f"sin must be like cos, {list(cos.shape)} {cos.dtype}, "
             f"got {list(sin.shape)} {sin.dtype}"
         )
+
+
+def _check_inplace(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """What torch refuses to write over; it would look only after the launch."""
+    if 0 in [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1]:
+        raise InputError("x must not be expanded when inplace is set: its rows lie over each other")
+    if x.requires_grad and torch.is_grad_enabled():
+        if not torch.compiler.is_compiling() and x._is_view() and _made_apart(x):
+            raise InputError(
+                "x must be no view made by chunk, split or unbind, nor one made under no_grad, "
+                "when inplace is set: its gradient would be lost"
+            )
+        if x.is_leaf or (x._base is not None and x._base.is_leaf):
+            raise InputError("x must be no leaf that asks for a gradient when inplace is set")
+    if torch.compiler.is_compiling():
+        return
+    if transforms():
+        raise InputError("inplace must be False within a transform of torch.func")
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        raise InputError("x must be no tensor of torch.inference_mode when inplace is set outside")
+    for name, t in (("cos", cos), ("sin", sin)):
+        if type(x) in PLAIN and type(t) in PLAIN and _lies_in(t, x):
+            raise InputError(f"{name} must not lie in x when inplace is set")
+
+
+def _made_apart(x: Tensor) -> bool:
+    """Whether a view's gradient does not reach its base."""
+    return bool(torch._C._autograd._get_creation_meta(x) != torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def _lies_in(t: Tensor, x: Tensor) -> bool:
+    """Whether they share memory, of those that have no gaps, as torch looks for it."""
+    if not (t.is_contiguous() and x.is_contiguous()) or t.is_meta or not t.numel():
+        return False
+    t_start, x_start = t.data_ptr(), x.data_ptr()
+    return t_start < x_start + x.nbytes and x_start < t_start + t.nbytes
