@@ -15,7 +15,9 @@ from rooftile.ops.rms_norm import rms_norm_ref
 
 # 3 rows: fewer than clusters. 12345, 33001: rows that start anywhere, parts that are not full;
 # 16392: whole vectors, a part for a few of them
-SHAPES = [(3, 16384), (41, 12345), (300, 16392), (67, 33001), (40, 65536)]
+SHAPES = [
+    (3, 16384), (41, 12345), (300, 16392), (67, 30001), (70, 32768), (67, 33001), (40, 65536),
+]  # fmt: skip
 LONGER = [12345, 32768, 50257, 65536, 131072]
 if not torch.cuda.is_available():  # interpreted: a few rows take seconds
     SHAPES, LONGER = [(3, 12345)], [12345]

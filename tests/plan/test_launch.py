@@ -86,6 +86,8 @@ def test_norms_of_long_rows_stay_on_the_sms(family, n_cols, cluster, block_n):
     [
         ("layer_norm_fwd", 8192, 1, 8),
         ("norm_fwd", 16384, 1, 16),
+        ("norm_fwd", 32768, 4, 8),
+        ("norm_fwd", 30001, 4, 4),
         ("add_norm_fwd", 50257, 4, 16),
         ("softmax_fwd", 12345, 2, 4),
         ("softmax_bwd", 12345, 4, 4),
