@@ -174,9 +174,11 @@ def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: in
     bad = (target != ignore_index) & ((target < 0) | (target >= n_classes))
     if bool(bad.any()):
         value = int(target[bad][0])
-        raise InputError(
-            f"target must be in [0, {n_classes - 1}] or {ignore_index} (ignore_index), got {value}"
-        )
+        ignored = f"{ignore_index} (ignore_index)"
+        wanted = f"in [0, {n_classes - 1}] or {ignored}"
+        if n_classes == 0:
+            wanted = f"{ignored} where there are no classes"
+        raise InputError(f"target must be {wanted}, got {value}")
 
 
 class CrossEntropyLoss(torch.nn.Module):

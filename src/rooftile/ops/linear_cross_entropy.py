@@ -233,8 +233,8 @@ def linear_cross_entropy(
             raise InputError(f"{name} must be {input.dtype} like input, got {t.dtype}")
     check_shape("target", target, tuple(input.shape[:-1]))
     check_target(target, input, n_classes, extras.ignore_index)
-    x = input.reshape(-1, width)
     rows = target.reshape(-1)
+    x = input.reshape(rows.shape[0], width)  # -1 says nothing where the width is 0
     tensors = (x, linear_weight, linear_bias)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         loss = _LinearCrossEntropy.apply(*tensors, rows, reduction, *extras)

@@ -152,7 +152,7 @@ def logit_rows(n_classes: int, itemsize: int, width: int = 0) -> int:
     Where the weight's gradient is wanted, and so its ``width`` given, as many bytes as that has:
     each group reads and writes a sum of it in float32, which takes twice as much meanwhile.
     """
-    row_bytes = n_classes * itemsize
+    row_bytes = max(1, n_classes * itemsize)
     rows = max(_LOGIT_BYTES, n_classes * width * itemsize) // row_bytes
     return max(1024, power_of_two(rows + 1) // 2)
 

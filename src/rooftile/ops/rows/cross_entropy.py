@@ -44,6 +44,7 @@ def forward_rows(
     ``then_sums`` says that ``sum_rows`` follows at once, which may start while this ends.
     """
     if x.numel() == 0:
+        _without_classes(target, extras.ignore_index, loss, lse)
         return
     dim = class_dim(x)
     x, rows = rows_of(x, dim)
@@ -59,6 +60,13 @@ def forward_rows(
         PTX=is_nvidia(x.device), OVERLAPS=then_sums and overlaps(x.device),
         **compiler_options(plan, x.device),
     )  # fmt: skip
+
+
+def _without_classes(target: Tensor, ignore_index: int, loss: Tensor, lse: Tensor | None) -> None:
+    """The sum of no exponentials is 0, and a target that is not ignored is outside the classes."""
+    loss.fill_(float("nan")).masked_fill_(target == ignore_index, 0.0)
+    if lse is not None:
+        lse.fill_(-float("inf"))
 
 
 def sum_rows(

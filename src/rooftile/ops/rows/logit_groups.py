@@ -15,6 +15,8 @@ def logits_of(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _product_added(a: Tensor, b: Tensor, total: Tensor | None) -> Tensor:
     """total + a @ b in float32, written over total: a sum of its own would move 2.5 times that."""
+    if a.numel() == 0 or b.numel() == 0:  # cuBLAS takes no empty operands to another dtype
+        return a.new_zeros(a.shape[0], b.shape[1], dtype=torch.float32) if total is None else total
     if a.dtype == torch.float32 or not a.is_cuda:
         a, b = a.float(), b.float()
         return a @ b if total is None else torch.addmm(total, a, b, out=total)
