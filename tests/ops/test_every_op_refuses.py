@@ -19,6 +19,7 @@ WRONG = {
     "complex": torch.ones(3, N, dtype=torch.complex64),
     "float8": torch.ones(3, N).to(torch.float8_e4m3fn),
     "sparse": torch.ones(3, N).to_sparse(),
+    "nested": torch.nested.nested_tensor([torch.ones(1, N), torch.ones(2, N)]),
     "none": None,
     "number": 3.0,
     "list": [1.0, 2.0],
@@ -30,7 +31,7 @@ WRONG = {
 def test_an_operand_that_is_none(op, wrong):
     """Another dtype, no tensor, or one without strides."""
     x = WRONG[wrong]
-    if isinstance(x, torch.Tensor) and x.layout == torch.strided:
+    if isinstance(x, torch.Tensor) and x.layout == torch.strided and not x.is_nested:
         x = shaped(op, x)
     with pytest.raises(InputError, match=r" must (be|have) "):
         CALLS[op](x)
@@ -108,3 +109,14 @@ def test_rows_that_lie_over_each_other_are_not_turned_in_place():
     x = torch.randn(1, 3, 2, N).expand(4, -1, -1, -1)
     with pytest.raises(InputError, match="x must not be expanded when inplace is set"):
         ops.rotary_embedding(x, torch.randn(3, 4), torch.randn(3, 4), inplace=True)
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_a_tensor_without_memory(op):
+    """On the meta device an op says what it would give, as torch's do."""
+    x = shaped(op, torch.empty(3, N, device="meta"))
+    expected = () if "entropy" in op else x.shape
+    result = CALLS[op](x)
+    for t in result if isinstance(result, tuple) else (result,):
+        assert t.is_meta
+        assert t.shape == expected

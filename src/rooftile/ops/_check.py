@@ -25,6 +25,8 @@ def check_tensor(name: str, t: object) -> None:
         raise InputError(f"{name} must be a tensor, got {type(t).__name__}")
     if t.layout != torch.strided:
         raise InputError(f"{name} must be a dense tensor, got layout {t.layout}")
+    if t.is_nested:
+        raise InputError(f"{name} must be a dense tensor, got a nested one")
 
 
 def check_float(name: str, t: Tensor) -> None:

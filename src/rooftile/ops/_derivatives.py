@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from rooftile.errors import InputError
 
 is_compiling = torch.compiler.is_compiling
+_transform = _functorch.peek_interpreter_stack
 
 
 def check_derivative(name: str, t: Tensor) -> None:
@@ -25,7 +26,7 @@ def check_derivative(name: str, t: Tensor) -> None:
                 f"{name} must be outside of torch.func's and forward derivatives in what is "
                 "compiled: gradients are those of torch.autograd"
             )
-    elif forward_ad._current_level >= 0 or transforms():
+    elif forward_ad._current_level >= 0 or _transform() is not None:
         _look_through(name, t)
 
 
@@ -40,7 +41,7 @@ def _differentiates() -> bool:
 
 def transforms() -> bool:
     """Whether a transform of torch.func runs: its tensors are wrapped, their values hidden."""
-    return _functorch.peek_interpreter_stack() is not None
+    return _transform() is not None
 
 
 def _look_through(name: str, t: Tensor) -> None:
