@@ -27,6 +27,19 @@ def test_every_tile_is_handed_out_once(head_dim, band):
     assert codes == sorted(head << 16 | row // 64 for head in range(6) for row in starts)
 
 
+@pytest.mark.parametrize(
+    ("columns", "queries", "keys", "band", "groups"),
+    [
+        (64, 512, 512, Band(), 2), (64, 1024, 1024, Band(), 3), (64, 1024, 1024, Band(None, 0), 2),
+        (64, 4096, 4096, Band(None, 0), 3), (64, 4096, 4096, Band(255, 0), 2),
+        (64, 100, 4096, Band(None, 3996), 3), (128, 512, 512, Band(), 2),
+    ],
+)  # fmt: skip
+def test_queries_of_a_tile(columns, queries, keys, band, groups):
+    """Of 64 columns 128 where a query sees few keys, else 192."""
+    assert flash_forward(columns, band.seen(queries, keys)).rows == 64 * groups
+
+
 def test_causal_blocks_get_equal_work():
     """Heavy tiles first keep the longest block within 3 % of the mean, 32 heads of 4096."""
     plan = flash_forward(128)

@@ -106,8 +106,9 @@ def attention_fwd(
         right: Query i sees keys up to ``i + right``; None: all. 0 is the causal mask aligned at the
             top left, Sk - Sq the one aligned at the bottom right.
     """
-    plan = flash_forward(max(q.shape[-1], v.shape[-1]))
-    launch_fwd(plan, q, k, v, o, lse, scale, Band(left, right))
+    band = Band(left, right)
+    plan = flash_forward(max(q.shape[-1], v.shape[-1]), band.seen(q.shape[2], k.shape[2]))
+    launch_fwd(plan, q, k, v, o, lse, scale, band)
 
 
 def launch_fwd(
