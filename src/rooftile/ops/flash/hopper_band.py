@@ -13,9 +13,14 @@ _NEG_INF = gl.constexpr(-float("inf"))
 
 @gluon.jit
 def key_blocks(row, n_rows, n_keys, left, right, BLOCK_N: gl.constexpr, RIGHT: gl.constexpr,
-            LEFT: gl.constexpr):  # fmt: skip
-    """First key block and end of those that rows [row, row + n_rows) see; at least one block."""
+            LEFT: gl.constexpr, EMPTY: gl.constexpr = False):  # fmt: skip
+    """First key block and end of those that rows [row, row + n_rows) see; at least one block.
+
+    EMPTY: there may be no key.
+    """
     end = gl.cdiv(n_keys, BLOCK_N)
+    if EMPTY:
+        end = gl.maximum(end, 1)
     if RIGHT:
         end = gl.minimum(end, gl.maximum(row + n_rows + right + BLOCK_N - 1, BLOCK_N) // BLOCK_N)
     first = row * 0
@@ -27,15 +32,15 @@ def key_blocks(row, n_rows, n_keys, left, right, BLOCK_N: gl.constexpr, RIGHT: g
 @gluon.jit
 def key_span(tile_row, cid: gl.constexpr, n_keys, left, right, BLOCK_M: gl.constexpr,
           BLOCK_N: gl.constexpr, GROUPS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
-          SKIPS: gl.constexpr):  # fmt: skip
+          SKIPS: gl.constexpr, EMPTY: gl.constexpr = False):  # fmt: skip
     """Key blocks of a warpgroup, and how many of the tile's last ones lie wholly above its rows."""
     first, tile_end = key_blocks(
-        tile_row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT
+        tile_row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT, EMPTY
     )
     end = tile_end
     if SKIPS:
         _, end = key_blocks(tile_row + cid * BLOCK_M, BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT,
-                         False)  # fmt: skip
+                         False, EMPTY)  # fmt: skip
     return first, end, tile_end - end
 
 

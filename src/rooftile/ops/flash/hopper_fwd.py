@@ -11,7 +11,8 @@ from torch import Tensor
 
 from rooftile.ops._launch import launch, sm_count
 from rooftile.ops.flash.hopper_fwd_kernel import attention_fwd_kernel
-from rooftile.ops.flash.hopper_tma import head_tiles, why_not
+from rooftile.ops.flash.hopper_tma import head_tiles, ragged_tiles, why_not
+from rooftile.ops.flash.packed_tiles import Packing, Tiling, packed_tiles
 from rooftile.plan.launch_hopper import WIDTHS, Band, FlashForward, flash_forward, forward_schedule
 
 _LOG2E = math.log2(math.e)
@@ -31,7 +32,7 @@ class Edges:
 
 
 def edges_of(plan: FlashForward, n_keys: int, band: Band) -> Edges:
-    """Where tiles of scores have something to mask."""
+    """Where tiles of scores have something to mask; n_keys 1: any number of keys."""
     right = band.right
     skips = right is not None and (plan.rows != plan.block_n or right % plan.block_n != 0)
     if band.left is None and right is None:
@@ -90,6 +91,7 @@ def attention_fwd(
     scale: float,
     left: int | None = None,
     right: int | None = None,
+    packing: Packing | None = None,
 ) -> None:
     """Write softmax(scale q k^T) v and its row log-sum-exp.
 
@@ -105,10 +107,12 @@ def attention_fwd(
         left: Query i sees keys from ``i - left`` on; None: all.
         right: Query i sees keys up to ``i + right``; None: all. 0 is the causal mask aligned at the
             top left, Sk - Sq the one aligned at the bottom right.
+        packing: Where sequences lie in packed operands: B is 1, and the bounds count as it says.
     """
-    band = Band(left, right)
-    plan = flash_forward(max(q.shape[-1], v.shape[-1]), band.seen(q.shape[2], k.shape[2]))
-    launch_fwd(plan, q, k, v, o, lse, scale, band)
+    band, of = Band(left, right), 1 if packing is None else max(1, packing.batch)
+    keys = band.seen(q.shape[2] // of, k.shape[2] // of)  # packed, in one of mean length
+    plan = flash_forward(max(q.shape[-1], v.shape[-1]), keys)
+    launch_fwd(plan, q, k, v, o, lse, scale, band, packing)
 
 
 def launch_fwd(
@@ -120,27 +124,36 @@ def launch_fwd(
     lse: Tensor,
     scale: float,
     band: Band,
+    packing: Packing | None = None,
 ) -> None:
     """The launch with given parameters."""
     batch, heads, n_queries, _ = q.shape
     n_keys, group = k.shape[2], heads // k.shape[1]
-    edges = edges_of(plan, n_keys, band)
-    table, count = _schedule(plan, batch * heads, group, n_queries, n_keys, band, q.device)
-    columns = plan.q_registers or plan.width
+    if packing is None:
+        table, count = _schedule(plan, batch * heads, group, n_queries, n_keys, band, q.device)
+        step, tail, edges = table.shape[1], n_keys % plan.block_n != 0, edges_of(plan, n_keys, band)
+    else:
+        tiling = Tiling(plan.rows, plan.block_n, heads, group, plan.width, band)
+        table, count = packed_tiles(packing, tiling, n_queries, n_keys)
+        step, tail = table.shape[1] * len(count), True
+        bounded = packing.bottom and band != Band()
+        edges = Edges(2, band.right is not None) if bounded else edges_of(plan, 1, band)
+    columns, tiles = plan.q_registers or plan.width, head_tiles if packing is None else ragged_tiles
     # a second slot of Q spares the causal tiles' ends spills, and costs the others 2 %
     slots = 2 if plan.q_registers == plan.width and band.right is not None else 1
     launch(
         attention_fwd_kernel, (len(count),), q.device,
-        head_tiles(q, plan.block_m, columns), head_tiles(k, plan.block_n, plan.width),
-        head_tiles(v, plan.block_n, plan.width), head_tiles(o, plan.block_m, columns), lse,
-        table, count, table.shape[1], heads, group, n_queries, n_keys,
+        tiles(q, plan.block_m, columns), tiles(k, plan.block_n, plan.width),
+        tiles(v, plan.block_n, plan.width), tiles(o, plan.block_m, columns), lse,
+        table, count, step, heads, group, n_queries, n_keys,
         band.left or 0, band.right or 0, scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, STAGES=plan.stages,
         GROUPS=plan.groups, Q_REG=plan.q_registers, Q_SLOTS=slots,
         PACKED_PLACE=plan.width == 64, CONSUMER_REGS=plan.consumer_registers,
-        PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, TAIL=n_keys % plan.block_n != 0,
+        PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, TAIL=tail,
         RIGHT=band.right is not None, LEFT=band.left is not None, SKIPS=edges.skips,
-        POLY=plan.poly, num_warps=4,
+        POLY=plan.poly, PACKED=packing is not None,
+        BOTTOM=packing is not None and packing.bottom, num_warps=4,
     )  # fmt: skip
 
 

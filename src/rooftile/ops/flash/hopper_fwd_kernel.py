@@ -30,60 +30,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from rooftile.ops.flash.hopper_band import key_blocks, key_span, mask_scores, tile_place
+from rooftile.ops.flash.hopper_band import key_span, mask_scores, tile_place
+from rooftile.ops.flash.hopper_fwd_producer import K_BAR, load
+from rooftile.ops.flash.hopper_packed import RECORD, store_rows, tile_of
 from rooftile.ops.flash.hopper_softmax import nothing, rescale, weigh
-from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
+from rooftile.ops.flash.hopper_tma import bar_arrive
 
-# Named barriers: 8 .. 8 + stages - 1 a slot of K is free, from 8 + stages on one of V
-_K_BAR = gl.constexpr(8)
 _NEG_INF = gl.constexpr(-float("inf"))
 _LN2 = gl.constexpr(0.6931471805599453)
 # of EDGES, where 1 says that the first block of a tile is masked
 _EVERYWHERE = gl.constexpr(2)  # any block may be masked, and a row may see no key
-
-
-# ---------------------------------------------------------------- producer
-@gluon.jit
-def _load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
-          STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr, Q_SLOTS: gl.constexpr,
-          RIGHT: gl.constexpr, LEFT: gl.constexpr):  # fmt: skip
-    """One warp: Q, K and V of every tile, in the order in which they are used."""
-    (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
-     n_tiles, n_heads, group, n_keys, left, right) = args  # fmt: skip
-    THREADS: gl.constexpr = GROUPS * 128 + 32
-    it = 0  # key blocks so far, over all tiles
-    code = gl.load(sched)
-    for t in range(n_tiles):
-        b, h, row = tile_place(code, n_heads)
-        first, end = key_blocks(row, GROUPS * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
-        code = gl.load(sched + t + 1)
-        qs = t % Q_SLOTS
-        if Q_SLOTS == 2:
-            mbarrier.wait(q_empty.index(qs), ((t // 2) & 1) ^ 1)
-        else:
-            mbarrier.wait(q_empty.index(0), (t & 1) ^ 1, pred=t > 0)
-        for g in gl.static_range(GROUPS):
-            full = q_full.index(qs * GROUPS + g)
-            mbarrier.expect(full, BLOCK_M * D * 2)
-            if Q_REG > 0:
-                tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], full, q_reg_s.index(qs * GROUPS + g))
-            if Q_REG < D:
-                slot = (t & 1) * GROUPS + g
-                tma_load(q_desc, [b, h, row + g * BLOCK_M, Q_REG], full, q_s.index(slot))
-        hk = h // group
-        col = end * BLOCK_N
-        for _ in range(end - first):
-            col -= BLOCK_N
-            s = it % STAGES
-            if it >= STAGES:
-                bar_sync(_K_BAR + s, THREADS)
-            mbarrier.expect(k_full.index(s), BLOCK_N * D * 2)
-            tma_load(k_desc, [b, hk, col, 0], k_full.index(s), k_s.index(s))
-            if it >= STAGES:
-                bar_sync(_K_BAR + STAGES + s, THREADS)
-            mbarrier.expect(v_full.index(s), BLOCK_N * D * 2)
-            tma_load(v_desc, [b, hk, col, 0], v_full.index(s), v_s.index(s))
-            it += 1
 
 
 # ---------------------------------------------------------------- consumers
@@ -116,26 +72,26 @@ def _slot_after(slot, phase, STAGES: gl.constexpr):
 
 
 @gluon.jit
-def _store(o_desc, acc, q_reg_s, q_s, b, h, row, o_l: gl.constexpr, D: gl.constexpr,
-           Q_REG: gl.constexpr):  # fmt: skip
+def _store(o_desc, acc, q_reg_s, q_s, b, h, row, start, length, D: gl.constexpr,
+           Q_REG: gl.constexpr, PACKED: gl.constexpr):  # fmt: skip
     """O leaves through the slots of Q that this tile no longer needs."""
     M: gl.constexpr = acc.shape[0]
     if Q_REG == D:
         q_reg_s.store(acc)
         fence_async_shared()
-        tma_store(o_desc, [b, h, row, 0], q_reg_s)
+        store_rows(o_desc, b, h, row, 0, start, length, q_reg_s, PACKED)
     elif Q_REG == 0:
         q_s.store(acc)
         fence_async_shared()
-        tma_store(o_desc, [b, h, row, 0], q_s)
+        store_rows(o_desc, b, h, row, 0, start, length, q_s, PACKED)
     else:
         halves = gl.permute(gl.reshape(acc, [M, 2, D // 2]), (0, 2, 1))
         low, high = gl.split(halves)
         q_reg_s.store(low)
         q_s.store(high)
         fence_async_shared()
-        tma_store(o_desc, [b, h, row, 0], q_reg_s)
-        tma_store(o_desc, [b, h, row, D // 2], q_s)
+        store_rows(o_desc, b, h, row, 0, start, length, q_reg_s, PACKED)
+        store_rows(o_desc, b, h, row, D // 2, start, length, q_s, PACKED)
 
 
 @gluon.jit
@@ -143,10 +99,11 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
              D: gl.constexpr, STAGES: gl.constexpr, GROUPS: gl.constexpr, Q_REG: gl.constexpr,
              Q_SLOTS: gl.constexpr, PACKED_PLACE: gl.constexpr, EDGES: gl.constexpr,
              TAIL: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr,
-             POLY: gl.constexpr):  # fmt: skip
+             POLY: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: the softmax and both products of its rows of every tile."""
-    (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
+    (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, step, n_tiles,
      n_heads, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
+    FIRST: gl.constexpr = EDGES == _EVERYWHERE or PACKED  # in a tile's first block, likewise
     THREADS: gl.constexpr = GROUPS * 128 + 32
     dtype: gl.constexpr = k_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
@@ -161,17 +118,20 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     # The first block of the first tile
     it = 0
     code = gl.load(sched)
-    b, h, tile_row = tile_place(code, n_heads)
-    next_code = gl.load(sched + 1)
+    b, h, tile_row, _, _, _, keys, lo, hi = tile_of(
+        sched, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+    )
+    if not PACKED:
+        next_code = gl.load(sched + 1)
     row = tile_row + cid * BLOCK_M
-    first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
-                             LEFT, SKIPS)  # fmt: skip
+    first, end, skip = key_span(tile_row, cid, keys, lo, hi, BLOCK_M, BLOCK_N, GROUPS, RIGHT, LEFT,
+                                SKIPS, PACKED)  # fmt: skip
     if SKIPS:
         if skip > 0:  # at most one block: hand it straight back
             mbarrier.wait(k_full.index(0), 0)
-            bar_arrive(_K_BAR, THREADS)
+            bar_arrive(K_BAR, THREADS)
             mbarrier.wait(v_full.index(0), 0)
-            bar_arrive(_K_BAR + STAGES, THREADS)
+            bar_arrive(K_BAR + STAGES, THREADS)
         it += skip
     mbarrier.wait(q_full.index(cid), 0)
     if Q_REG > 0:
@@ -185,12 +145,12 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
     else:
         st = _qk(zero, q_s.index(cid), k_s.index(s), zero, D, Q_REG)
     scores = warpgroup_mma_wait(0, deps=(st,))
-    bar_arrive(_K_BAR + s, THREADS)
+    bar_arrive(K_BAR + s, THREADS)
     if EDGES > 0:
-        scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
+        scores = mask_scores(scores, row, (end - 1) * BLOCK_N, keys, lo, hi, rows, cols,
                              TAIL, RIGHT, LEFT)  # fmt: skip
     none_m, none = nothing(zero)
-    p, m, norm, _ = weigh(scores, none_m, none, scale_log2, EDGES == _EVERYWHERE, POLY)
+    p, m, norm, _ = weigh(scores, none_m, none, scale_log2, FIRST, POLY)
     pb = gl.convert_layout(p.to(dtype), p_l)
     acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
 
@@ -198,10 +158,15 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         q = q_s.index((t & 1) * GROUPS + cid)
         # Computed here: Triton 3.6 does not carry a variable that is used only as the bound of an
         # inner loop from the end of one round to the next.
-        if PACKED_PLACE:
+        if PACKED:
+            _, _, tile_row, _, _, _, keys, lo, hi = tile_of(
+                sched + t * step, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+            )
+            row = tile_row + cid * BLOCK_M
+        elif PACKED_PLACE:
             row = (code & 0xFFFF) * 64 + cid * BLOCK_M
-        first, end, _ = key_span(row - cid * BLOCK_M, cid, n_keys, left, right, BLOCK_M, BLOCK_N,
-                              GROUPS, RIGHT, LEFT, SKIPS)  # fmt: skip
+        first, end, _ = key_span(row - cid * BLOCK_M, cid, keys, lo, hi, BLOCK_M, BLOCK_N, GROUPS,
+                                 RIGHT, LEFT, SKIPS, PACKED)  # fmt: skip
         vs = it % STAGES
         v_phase = (it // STAGES) & 1
         s, k_phase = _slot_after(vs, v_phase, STAGES)
@@ -214,22 +179,22 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             mbarrier.wait(v_full.index(vs), v_phase)
             acct = warpgroup_mma(pb, v_s.index(vs), acc, is_async=True)
             scores = warpgroup_mma_wait(1, deps=(st,))
-            bar_arrive(_K_BAR + s, THREADS)
+            bar_arrive(K_BAR + s, THREADS)
             if EDGES == _EVERYWHERE:
                 col = (end - 1 - i) * BLOCK_N
                 edge = col < 0
                 if RIGHT:
-                    edge = col + BLOCK_N - 1 > row + right
+                    edge = col + BLOCK_N - 1 > row + hi
                 if LEFT:
-                    edge = edge | (col < row + BLOCK_M - 1 - left)
+                    edge = edge | (col < row + BLOCK_M - 1 - lo)
                 if edge:
                     scores = mask_scores(
-                        scores, row, col, n_keys, left, right, rows, cols, TAIL, RIGHT, LEFT
+                        scores, row, col, keys, lo, hi, rows, cols, TAIL, RIGHT, LEFT
                     )
             p, m, norm, alpha = weigh(scores, m, norm, scale_log2, EDGES == _EVERYWHERE, POLY)
             pn = gl.convert_layout(p.to(dtype), p_l)
             acc = warpgroup_mma_wait(0, deps=(acct,))
-            bar_arrive(_K_BAR + STAGES + vs, THREADS)
+            bar_arrive(K_BAR + STAGES + vs, THREADS)
             pb = pn
             acc = rescale(acc, alpha)
             vs, v_phase = _slot_after(vs, v_phase, STAGES)
@@ -239,18 +204,22 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         # tile it multiplies whatever lies in shared memory, and the result is not used.
         more = t + 1 < n_tiles
         it += end - first
-        done, done_b, done_h, done_row = code, b, h, row
-        code = next_code
-        b, h, tile_row = tile_place(code, n_heads)
-        next_code = gl.load(sched + t + 2)
+        if not PACKED:
+            done, done_b, done_h, done_row = code, b, h, row
+            code = next_code
+        b, h, tile_row, _, _, _, keys, lo, hi = tile_of(
+            sched + (t + 1) * step, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+        )
+        if not PACKED:
+            next_code = gl.load(sched + t + 2)
         row = tile_row + cid * BLOCK_M
-        first, end, skip = key_span(tile_row, cid, n_keys, left, right, BLOCK_M, BLOCK_N, GROUPS,
-                                 RIGHT, LEFT, SKIPS)  # fmt: skip
+        first, end, skip = key_span(tile_row, cid, keys, lo, hi, BLOCK_M, BLOCK_N, GROUPS, RIGHT,
+                                    LEFT, SKIPS, PACKED)  # fmt: skip
         if SKIPS:
             # K alone for now: this tile's last V comes before the skipped block's V
             if more & (skip > 0):
                 mbarrier.wait(k_full.index(it % STAGES), (it // STAGES) & 1)
-                bar_arrive(_K_BAR + it % STAGES, THREADS)
+                bar_arrive(K_BAR + it % STAGES, THREADS)
         s = (it + skip) % STAGES
         qn = q_s.index(((t + 1) & 1) * GROUPS + cid)
         ns = (t + 1) % Q_SLOTS * GROUPS + cid
@@ -266,35 +235,43 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         acct = warpgroup_mma(pb, v_s.index(vs), acc, is_async=True)
         scores = warpgroup_mma_wait(1, deps=(st,))
         if more:
-            bar_arrive(_K_BAR + s, THREADS)
+            bar_arrive(K_BAR + s, THREADS)
         acc = warpgroup_mma_wait(0, deps=(acct,))
         if more:
-            bar_arrive(_K_BAR + STAGES + vs, THREADS)
+            bar_arrive(K_BAR + STAGES + vs, THREADS)
 
         norm = gl.convert_layout(gl.sum(norm, 1), gl.SliceLayout(1, s_l))
         m = gl.convert_layout(gl.max(m, 1), gl.SliceLayout(1, s_l))
         inverse = 1.0 / norm
         lse = (m + gl.log2(norm)) * _LN2
-        if EDGES == _EVERYWHERE:
+        if FIRST:
             inverse = gl.where(m == _NEG_INF, 0.0, inverse)
             lse = gl.where(m == _NEG_INF, _NEG_INF, lse)
         acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
-        if PACKED_PLACE:
-            done_b, done_h, done_row = tile_place(done, n_heads)
+        if PACKED:
+            done_b, done_h, done_row, start, length, _, _, _, _ = tile_of(
+                sched + t * step, 0, n_heads, n_queries, n_keys, left, right, True, False
+            )
             done_row += cid * BLOCK_M
-        lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
-        gl.store(lse_ptr + lse_row + rows, lse, mask=rows < n_queries - done_row)
+            lse_row = done_h.to(gl.int64) * n_queries + start + done_row
+        else:
+            if PACKED_PLACE:
+                done_b, done_h, done_row = tile_place(done, n_heads)
+                done_row += cid * BLOCK_M
+            start, length = 0, n_queries
+            lse_row = (done_b * n_heads + done_h).to(gl.int64) * n_queries + done_row
+        gl.store(lse_ptr + lse_row + rows, lse, mask=rows < length - done_row)
         _store(o_desc, acc.to(dtype), q_reg_s.index(t % Q_SLOTS * GROUPS + cid), q, done_b, done_h,
-               done_row, o_l, D, Q_REG)  # fmt: skip
+               done_row, start, length, D, Q_REG, PACKED)  # fmt: skip
         if SKIPS:
             if more & (skip > 0):
                 mbarrier.wait(v_full.index(it % STAGES), (it // STAGES) & 1)
-                bar_arrive(_K_BAR + STAGES + it % STAGES, THREADS)
+                bar_arrive(K_BAR + STAGES + it % STAGES, THREADS)
         it += skip
         if EDGES > 0:
-            scores = mask_scores(scores, row, (end - 1) * BLOCK_N, n_keys, left, right, rows, cols,
+            scores = mask_scores(scores, row, (end - 1) * BLOCK_N, keys, lo, hi, rows, cols,
                            TAIL, RIGHT, LEFT)  # fmt: skip
-        p, m, norm, _ = weigh(scores, none_m, none, scale_log2, EDGES == _EVERYWHERE, POLY)
+        p, m, norm, _ = weigh(scores, none_m, none, scale_log2, FIRST, POLY)
         pb = gl.convert_layout(p.to(dtype), p_l)
         acc = gl.zeros([BLOCK_M, D], gl.float32, o_l)
         tma.store_wait(0)
@@ -308,17 +285,17 @@ _INTEGERS = ["sched_stride", "n_heads", "group", "n_queries", "n_keys", "left", 
 
 @gluon.jit(do_not_specialize=_INTEGERS)
 def attention_fwd_kernel(
-    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
+    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows; ragged if PACKED, as are the others
     k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
     v_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
     o_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
     lse_ptr,  # (B, H, Sq) float32
-    sched_ptr,  # (blocks, sched_stride) int32: tiles of every block
+    sched_ptr,  # (blocks, sched_stride) int32: tiles of every block; PACKED: records, of all blocks
     count_ptr,  # (blocks,) int32: how many
-    sched_stride,
+    sched_stride,  # PACKED: from a block's record to its next
     n_heads,
     group,  # query heads of a key head
-    n_queries,
+    n_queries,  # PACKED: of all sequences
     n_keys,
     left,
     right,
@@ -339,6 +316,8 @@ def attention_fwd_kernel(
     LEFT: gl.constexpr,
     SKIPS: gl.constexpr,
     POLY: gl.constexpr,
+    PACKED: gl.constexpr = False,
+    BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
     Q_COLS: gl.constexpr = Q_REG if Q_REG > 0 else D
@@ -369,27 +348,31 @@ def attention_fwd_kernel(
         mbarrier.init(v_full.index(s), count=1)
     fence_async_shared()
     pid = gl.program_id(0)
-    sched = sched_ptr + pid * sched_stride
+    sched = sched_ptr + pid * (RECORD if PACKED else sched_stride)
     n_tiles = gl.load(count_ptr + pid)
     to_load = (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full,
-               sched, n_tiles, n_heads, group, n_keys, left, right)  # fmt: skip
+               sched, sched_stride, n_tiles, n_heads, group, n_queries, n_keys, left,
+               right)  # fmt: skip
     args = (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
-            n_tiles, n_heads, n_queries, n_keys, left, right, scale_log2)  # fmt: skip
+            sched_stride, n_tiles, n_heads, n_queries, n_keys, left, right,
+            scale_log2)  # fmt: skip
     if GROUPS == 2:
         gl.warp_specialize([
             (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
-                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY, PACKED, BOTTOM)),
             (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
-                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
-            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT)),
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY, PACKED, BOTTOM)),
+            (load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT,
+                    PACKED, BOTTOM)),
         ], [4, 1], [CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip
     else:
         gl.warp_specialize([
             (_consume, (0, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
-                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY, PACKED, BOTTOM)),
             (_consume, (1, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
-                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY, PACKED, BOTTOM)),
             (_consume, (2, args, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS,
-                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY)),
-            (_load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT)),
+                        PACKED_PLACE, EDGES, TAIL, RIGHT, LEFT, SKIPS, POLY, PACKED, BOTTOM)),
+            (load, (to_load, BLOCK_M, BLOCK_N, D, STAGES, GROUPS, Q_REG, Q_SLOTS, RIGHT, LEFT,
+                    PACKED, BOTTOM)),
         ], [4, 4, 1], [CONSUMER_REGS, CONSUMER_REGS, PRODUCER_REGS])  # fmt: skip

@@ -16,6 +16,7 @@ from triton.experimental.gluon.language._core import builtin
 from triton.experimental.gluon.language.nvidia.hopper import tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+FAR = 2**30  # rows that a descriptor of packed sequences says there are
 _DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 
 
@@ -73,6 +74,21 @@ def head_tiles(t: Tensor, rows: int, columns: int) -> TensorDescriptor:
     ]
     block = [1, 1, rows, columns]
     return TensorDescriptor(t, list(t.shape), [*strides, 1], block, tile_layout(block, t.dtype))
+
+
+def ragged_tiles(t: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """Tiles of one head of packed sequences (1, H, T, D), each of which may end anywhere.
+
+    A coordinate past ``FAR`` rows reads as 0 and is not written, so a sequence must end there. Two
+    more dimensions move it: the second by its end, the first back by ``FAR`` rows, for addresses
+    are modulo 2^64. Source: triton.tools.ragged_tma.
+    """
+    _, heads, _, width = t.shape
+    head, row = t.stride(1) if heads > 1 else 16, t.stride(2) if t.shape[2] > 1 else 16
+    sizes = [FAR + 1, FAR, heads, FAR, width]
+    strides = [2**64 // FAR - row, row, head, row, 1]
+    block = [1, 1, 1, rows, columns]
+    return TensorDescriptor(t, sizes, strides, block, tile_layout(block, t.dtype))
 
 
 def flat_tiles(t: Tensor, block: list[int]) -> TensorDescriptor:

@@ -1,0 +1,41 @@
+"""Launch parameters of the Hopper attention kernels for packed sequences.
+
+Their lengths are known on the device alone: the host sizes the table of tiles for the worst case,
+and says how many rounds of it are sorted together.
+"""
+
+from __future__ import annotations
+
+# Of 50 MB of L2: as in ``launch_hopper``, here of one round of tiles of all blocks
+_KV_BYTES = 15e6
+_Q_BYTES = 30e6
+SORTED = 1024  # tiles that one program of the table's kernel sorts
+
+
+def most_tiles(tokens: int, sequences: int, rows: int, heads: int) -> int:
+    """Tiles of all heads at most, wherever the sequences end; rows after the last are one more."""
+    return (tokens // rows + sequences + 1) * heads
+
+
+def table_rounds(tiles: int, blocks: int) -> int:
+    """Rounds of the table: of a tile for each block. One more than used: the kernels read ahead."""
+    return -(-tiles // blocks) + 1
+
+
+def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool) -> int:
+    """Rounds whose tiles are sorted together, at least; up to twice as many but one are.
+
+    Two or more, so that a block's long tile of one round is made up for in the next; as many as
+    leave the other side's operands in L2; as few as one program sorts.
+
+    Args:
+        rows: Queries or keys of a tile.
+        width: Columns of a tile.
+        group: Query heads that share a key head.
+        blocks: Blocks at a time.
+        of_keys: Tiles are of keys, the other side Q, dO and sums of dQ; else K and V.
+    """
+    tile = rows * width * (8 * group if of_keys else 4 / group)
+    fit = -(-(_Q_BYTES if of_keys else _KV_BYTES) // (blocks * tile))
+    most = max(1, (SORTED // blocks + 1) // 2)
+    return int(min(max(2, fit), most))
