@@ -5,7 +5,8 @@ The rules of the forward, in order:
 - keys in pages: ``decode``, which alone reads them;
 - at most 64 queries in a group of heads, and four keys or more for each query: ``decode``, which
   splits the keys among programs and reads them once for a group;
-- on Hopper, 16-bit operands that TMA can read, causal or with a window at most: ``hopper``;
+- on Hopper, 16-bit operands that TMA can read, causal or with a window at most, packed or not:
+  ``hopper``;
 - else ``portable``.
 
 The backward is ``hopper`` for what its forward takes, unless the log-sum-exp has a gradient; else
@@ -15,6 +16,7 @@ The backward is ``hopper`` for what its forward takes, unless the log-sum-exp ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,6 +28,9 @@ from rooftile.ops.flash.decode import MOST_ROWS, decode_launch, decode_splits, l
 from rooftile.ops.flash.fwd import launch_fwd
 from rooftile.ops.flash.problem import Problem, itemsize_of
 from rooftile.plan.launch_attention import AttentionLaunch, attention_launch
+
+if TYPE_CHECKING:
+    from rooftile.ops.flash.packed_tiles import Packing
 
 _KEYS_A_QUERY = 4
 _HOPPER = "sm_90"
@@ -94,7 +99,6 @@ def hopper_refusal(call: Call, problem: Problem) -> str:
     if problem.arch != _HOPPER:
         return f"{problem.arch} is not {_HOPPER}"
     lacking = {
-        "packed sequences": problem.varlen,
         "pages": problem.paged,
         "lengths in a cache": problem.key_lengths,
         "mask": problem.mask != "",
@@ -117,10 +121,24 @@ def hopper_refusal(call: Call, problem: Problem) -> str:
 
 
 def band_of(problem: Problem) -> tuple[int | None, int | None]:
-    """Query i sees keys i - left to i + right; None: no bound."""
-    shift = problem.k_len - problem.q_len if problem.bottom_right else 0
+    """Query i sees keys i - left to i + right; None: no bound.
+
+    Packed sequences have a band each, by their own lengths: these are its bounds as they are given.
+    """
+    shift = problem.k_len - problem.q_len if problem.bottom_right and not problem.varlen else 0
     left = None if problem.window_left < 0 else problem.window_left - shift
     return left, None if problem.window_right < 0 else problem.window_right + shift
+
+
+def packing_of(call: Call) -> Packing | None:
+    """Where packed sequences lie; None where they are not packed."""
+    if call.cu_q is None or call.cu_k is None:
+        return None
+    from rooftile.ops.flash.packed_tiles import Packing
+
+    same = call.cu_q.data_ptr() == call.cu_k.data_ptr()  # queries are as many as keys
+    bounded = call.window_left >= 0 or call.window_right >= 0
+    return Packing(call.cu_q, call.cu_k, call.bottom_right and bounded and not same)
 
 
 def _decode_refusal(problem: Problem) -> str:
@@ -145,7 +163,10 @@ def run_forward(call: Call, o: Tensor, lse: Tensor, num_splits: int) -> None:
         from rooftile.ops.flash.hopper_fwd import attention_fwd
 
         left, right = band_of(problem)
-        attention_fwd(call.q, call.k, call.v, o, lse, scale=call.scale, left=left, right=right)
+        attention_fwd(
+            call.q, call.k, call.v, o, lse,
+            scale=call.scale, left=left, right=right, packing=packing_of(call),
+        )  # fmt: skip
     elif plan.tile is not None and plan.forward == "decode":
         launch_decode(call, plan.tile, plan.num_splits, o, lse)
     else:
@@ -172,4 +193,5 @@ def run_hopper_backward(
     attention_bwd(
         *operands, o, lse, do, dq, dk, dv,
         scale=call.scale, left=left, right=right, deterministic=call.deterministic,
+        packing=packing_of(call),
     )  # fmt: skip

@@ -33,8 +33,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from rooftile.ops.flash.hopper_band import mask_weights, query_blocks, tile_place
+from rooftile.ops.flash.hopper_band import mask_weights, query_blocks
 from rooftile.ops.flash.hopper_bwd_producer import DO_BAR, DS_BAR, Q_BAR, load
+from rooftile.ops.flash.hopper_packed import RECORD, first_block, tile_of
 from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_add
 
 _LN2 = gl.constexpr(0.6931471805599453)
@@ -54,19 +55,24 @@ def _fragment_order(x, W: gl.constexpr):
 
 @gluon.jit
 def _dq(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NS: gl.constexpr,
-        K_SLOTS: gl.constexpr, PARTS: gl.constexpr, RIGHT: gl.constexpr,
-        LEFT: gl.constexpr):  # fmt: skip
+        K_SLOTS: gl.constexpr, PARTS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
+        PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: dQ of every query block, W columns at a time so that 72 registers do."""
-    (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, n_tiles, n_kv_heads, group,
-     n_queries, left, right) = args  # fmt: skip
+    (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, step, n_tiles, n_kv_heads, group,
+     n_queries, n_keys, left, right) = args  # fmt: skip
     W: gl.constexpr = D // PARTS
     w_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, W, 16])
     zero = gl.zeros([BLOCK_M, W], gl.float32, w_l)
     n_blocks = gl.cdiv(n_queries, BLOCK_M)
     it = 0
     for t in range(n_tiles):
-        b, hk, key = tile_place(gl.load(sched + t), n_kv_heads)
-        first, n = query_blocks(key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        at = sched + t * step
+        b, hk, key, _, queries, _, _, lo, hi = tile_of(
+            at, gl.load(at), n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+        )
+        first, n = query_blocks(key, queries, lo, hi, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        if PACKED:
+            first += first_block(at)
         ks = t % K_SLOTS
         mbarrier.wait(k_full.index(ks), (t // K_SLOTS) & 1)
         for hq in range(group):
@@ -169,11 +175,11 @@ def _step(g: gl.constexpr, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do
 def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
           NB: gl.constexpr, NS: gl.constexpr, K_SLOTS: gl.constexpr, V_SLOTS: gl.constexpr,
           P16: gl.constexpr, KV_REG: gl.constexpr, BRANCH: gl.constexpr, TAIL: gl.constexpr,
-          RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr,
-          GROUPED: gl.constexpr, DQ: gl.constexpr):  # fmt: skip
+          RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr, GROUPED: gl.constexpr,
+          DQ: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: dK and dV of 64 keys of every tile."""
     (q_s, do_s, k_s, v_s, ds_s, nlse_s, ndelta_s, q_full, do_full, ds_empty, k_full, dk_ready,
-     dv_ready, sched, n_tiles, group, n_queries, n_keys, left, right,
+     dv_ready, sched, step, n_tiles, group, n_queries, n_keys, left, right,
      scale_log2) = args  # fmt: skip
     dtype: gl.constexpr = k_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
@@ -181,8 +187,11 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
     it = 0
     for t in range(n_tiles):
-        tile_key = (gl.load(sched + t) & 0xFFFF) * 64
-        first, n = query_blocks(tile_key, n_queries, left, right, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
+        tile = sched + t * step
+        _, _, tile_key, _, queries, _, keys, lo, hi = tile_of(
+            tile, gl.load(tile), 1, n_queries, n_keys, left, right, PACKED, BOTTOM
+        )
+        first, n = query_blocks(tile_key, queries, lo, hi, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         key = tile_key + g * BLOCK_N
         row = first * BLOCK_M
         end = row + n * BLOCK_M
@@ -190,11 +199,11 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
         low = n >> 24  # 0, which the compiler cannot know
         high = end
         if RIGHT:
-            low = key + BLOCK_N - 1 - right
+            low = key + BLOCK_N - 1 - hi
         if LEFT:
-            high = key + left - BLOCK_M + 2
+            high = key + lo - BLOCK_M + 2
         if TAIL:
-            low = gl.where(key + BLOCK_N > n_keys, 1 << 30, low)
+            low = gl.where(key + BLOCK_N > keys, 1 << 30, low)
         K = k_s.index(2 * (t % K_SLOTS) + g)
         V = v_s.index(2 * (t % V_SLOTS) + g)
         dk = gl.zeros([BLOCK_N, D], gl.float32, d_l)
@@ -209,7 +218,7 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
             Va = V
         if SKIPS:
             for _ in range(group):
-                if (n > 0) & (row + BLOCK_M - 1 + right < key):
+                if (n > 0) & (row + BLOCK_M - 1 + hi < key):
                     # The first block of queries sees keys of the other main warpgroup alone. Loaded
                     # it must be before it is handed back: a barrier counts one round at a time.
                     mbarrier.wait(q_full.index(it % NB), (it // NB) & 1)
@@ -226,7 +235,7 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
                     row += BLOCK_M
                 for at in range(row, end, BLOCK_M):
                     dk, dv = _step(g, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do_full,
-                                   ds_empty, dk, dv, it, key, at, low, high, n_keys, left, right,
+                                   ds_empty, dk, dv, it, key, at, low, high, keys, lo, hi,
                                    scale_log2, BLOCK_M, BLOCK_N, D, NB, NS, P16, BRANCH, TAIL,
                                    RIGHT, LEFT, DQ)  # fmt: skip
                     it += 1
@@ -237,7 +246,7 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
                 if RIGHT or LEFT:
                     at = row
                 dk, dv = _step(g, Ka, Va, q_s, do_s, ds_s, nlse_s, ndelta_s, q_full, do_full,
-                               ds_empty, dk, dv, it, key, at, low, high, n_keys, left, right,
+                               ds_empty, dk, dv, it, key, at, low, high, keys, lo, hi,
                                scale_log2, BLOCK_M, BLOCK_N, D, NB, NS, P16, BRANCH, TAIL, RIGHT,
                                LEFT, DQ)  # fmt: skip
                 it += 1
@@ -260,7 +269,7 @@ _INTEGERS = ["sched_stride", "n_kv_heads", "group", "n_queries", "n_keys", "left
 
 @gluon.jit(do_not_specialize=_INTEGERS)
 def attention_bwd_kernel(
-    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
+    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows; ragged if PACKED, as are the next five
     do_desc,  # likewise
     k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
     v_desc,  # likewise
@@ -269,12 +278,12 @@ def attention_bwd_kernel(
     dq_desc,  # (B H blocks D / 32 * BLOCK_M, 32) float32, fragment order; None without DQ
     nlse_desc,  # (B H blocks BLOCK_M,) float32: -lse in units of the raw product
     ndelta_desc,  # likewise: -rowsum(o do)
-    sched_ptr,  # (blocks, sched_stride) int32: tiles of every block
+    sched_ptr,  # (blocks, sched_stride) int32: tiles of every block; PACKED: records, of all blocks
     count_ptr,  # (blocks,) int32: how many
-    sched_stride,
+    sched_stride,  # PACKED: from a block's record to its next
     n_kv_heads,
     group,  # query heads of a key head
-    n_queries,
+    n_queries,  # PACKED: rows of the vectors of rows, of a head
     n_keys,
     left,
     right,
@@ -300,6 +309,8 @@ def attention_bwd_kernel(
     GROUPED: gl.constexpr,
     DQ: gl.constexpr,
     PERSISTENT: gl.constexpr,
+    PACKED: gl.constexpr = False,
+    BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
     q_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, D], dtype)
@@ -333,36 +344,41 @@ def attention_bwd_kernel(
         mbarrier.init(dv_ready.index(s), count=2)
     fence_async_shared()
     pid = gl.program_id(0)
+    step = 1
+    if PACKED:
+        step = sched_stride
     if PERSISTENT:
-        sched = sched_ptr + pid * sched_stride
+        sched = sched_ptr + pid * (RECORD if PACKED else sched_stride)
         n_tiles = gl.load(count_ptr + pid)
     else:
-        sched = sched_ptr + pid
+        sched = sched_ptr + pid * (RECORD if PACKED else 1)
         n_tiles = 1
     main = (q_s, do_s, k_s, v_s, ds_s, nlse_s, ndelta_s, q_full, do_full, ds_empty, k_full,
-            dk_ready, dv_ready, sched, n_tiles, group, n_queries, n_keys, left, right,
+            dk_ready, dv_ready, sched, step, n_tiles, group, n_queries, n_keys, left, right,
             scale_log2)  # fmt: skip
     feed = (q_desc, do_desc, k_desc, v_desc, dk_desc, dv_desc, nlse_desc, ndelta_desc, q_s, do_s,
-            k_s, v_s, nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, n_tiles,
-            n_kv_heads, group, n_queries, left, right)  # fmt: skip
+            k_s, v_s, nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, step,
+            n_tiles, n_kv_heads, group, n_queries, n_keys, left, right)  # fmt: skip
     if DQ:
         part_l: gl.constexpr = dq_desc.layout
         dq_s = gl.allocate_shared_memory(gl.float32, [PARTS, 2 * (D // PARTS), 32], part_l)
-        add = (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, n_tiles, n_kv_heads, group,
-               n_queries, left, right)  # fmt: skip
+        add = (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, step, n_tiles, n_kv_heads,
+               group, n_queries, n_keys, left, right)  # fmt: skip
         gl.warp_specialize([
             (_main, (0, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, False, GROUPED, DQ)),
+                     TAIL, RIGHT, LEFT, False, GROUPED, DQ, PACKED, BOTTOM)),
             (_main, (1, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ)),
-            (_dq, (add, BLOCK_M, BLOCK_N, D, NS, K_SLOTS, PARTS, RIGHT, LEFT)),
-            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT)),
+                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ, PACKED, BOTTOM)),
+            (_dq, (add, BLOCK_M, BLOCK_N, D, NS, K_SLOTS, PARTS, RIGHT, LEFT, PACKED, BOTTOM)),
+            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT,
+                    PACKED, BOTTOM)),
         ], [4, 4, 1], [MAIN_REGS, DQ_REGS, PRODUCER_REGS])  # fmt: skip
     else:
         gl.warp_specialize([
             (_main, (0, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, False, GROUPED, DQ)),
+                     TAIL, RIGHT, LEFT, False, GROUPED, DQ, PACKED, BOTTOM)),
             (_main, (1, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,
-                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ)),
-            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT)),
+                     TAIL, RIGHT, LEFT, SKIPS, GROUPED, DQ, PACKED, BOTTOM)),
+            (load, (feed, BLOCK_M, BLOCK_N, D, NB, K_SLOTS, V_SLOTS, not PERSISTENT, RIGHT, LEFT,
+                    PACKED, BOTTOM)),
         ], [4, 1], [MAIN_REGS, PRODUCER_REGS])  # fmt: skip

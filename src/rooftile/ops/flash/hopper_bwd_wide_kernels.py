@@ -1,15 +1,13 @@
-"""Attention backward for Hopper in Gluon, of 129 to 256 columns.
+"""Attention backward for Hopper in Gluon, of 129 to 256 columns: dK and dV.
 
 The accumulators of dK and dV for 64 keys fill half of the registers of an SM, so there is no room
 for dQ beside them; and dQ in float32 through global memory would move as many bytes as the products
 read. Two kernels make 7 products where one makes 5, without atomics: the gradients are the same
 bits each time, and nothing but two row vectors is stored in between.
 
-``attention_bwd_kv_kernel``: a block has 64 keys. One warpgroup makes S^T = K Q^T and dV += P^T dO,
-the other dP^T = V dO^T and dK += dS^T Q: it takes P through shared memory. Half of K and of V stay
-in registers, as Q does in the forward.
-
-``attention_bwd_q_kernel``: a block has 128 queries, a warpgroup 64: S, dP, then dQ += dS K.
+A block has 64 keys. One warpgroup makes S^T = K Q^T and dV += P^T dO, the other dP^T = V dO^T and
+dK += dS^T Q: it takes P through shared memory. Half of K and of V stay in registers, as Q does in
+the forward. ``hopper_bwd_q_kernel`` makes dQ.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from rooftile.ops.flash.hopper_band import key_blocks, mask_weights, query_blocks, tile_place
-from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load, tma_store
+from rooftile.ops.flash.hopper_band import mask_weights, query_blocks
+from rooftile.ops.flash.hopper_packed import RECORD, first_block, load_rows, store_rows, tile_of
+from rooftile.ops.flash.hopper_tma import bar_arrive, bar_sync, tma_load
 
 _Q_BAR = gl.constexpr(8)  # 8, 9: a slot of Q is free (both warpgroups and the producer)
 _DO_BAR = gl.constexpr(10)  # 10, 11: a slot of dO is free
 _P_BAR = gl.constexpr(12)  # 12, 13: a slot of P is written (both warpgroups)
-_KV_BAR = gl.constexpr(8)  # dQ: 8 .. 8 + SLOTS - 1: a slot of K or V is free
 
 
 @gluon.jit
@@ -42,21 +40,22 @@ def _half_in_registers(a_reg, a, b, init, D: gl.constexpr):
                          is_async=True)  # fmt: skip
 
 
-# ---------------------------------------------------------------- dK and dV
 @gluon.jit
 def _kv_load(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT: gl.constexpr,
-             LEFT: gl.constexpr):  # fmt: skip
+             LEFT: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warp: K and V once, Q, dO and row vectors of every query block."""
     (q_desc, do_desc, k_desc, v_desc, nlse_desc, ndelta_desc, q_s, do_s, k_s, v_s, nlse_s, ndelta_s,
-     q_full, do_full, k_full, v_full, code, n_kv_heads, group, n_queries, left,
+     q_full, do_full, k_full, v_full, at, code, n_kv_heads, group, n_queries, n_keys, left,
      right) = args  # fmt: skip
     n_blocks = gl.cdiv(n_queries, BLOCK)
-    b, hk, key = tile_place(code, n_kv_heads)
-    first, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key, q_start, queries, k_start, keys, lo, hi = tile_of(
+        at, code, n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+    )
+    first, n = query_blocks(key, queries, lo, hi, BLOCK, BLOCK, RIGHT, LEFT)
     mbarrier.expect(k_full, BLOCK * D * 2)
-    tma_load(k_desc, [b, hk, key, 0], k_full, k_s)
+    load_rows(k_desc, b, hk, key, 0, k_start, keys, k_full, k_s, PACKED)
     mbarrier.expect(v_full, BLOCK * D * 2)
-    tma_load(v_desc, [b, hk, key, 0], v_full, v_s)
+    load_rows(v_desc, b, hk, key, 0, k_start, keys, v_full, v_s, PACKED)
     it = 0
     for hq in range(group):
         head = hk * group + hq
@@ -64,25 +63,29 @@ def _kv_load(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             s = it % NB
             row = (first + i) * BLOCK
             flat = (b * n_kv_heads * group + head) * n_blocks * BLOCK + row
+            if PACKED:
+                flat += first_block(at) * BLOCK
             if it >= NB:
                 bar_sync(_Q_BAR + s, 288)
             mbarrier.expect(q_full.index(s), BLOCK * D * 2 + BLOCK * 4)
-            tma_load(q_desc, [b, head, row, 0], q_full.index(s), q_s.index(s))
+            load_rows(q_desc, b, head, row, 0, q_start, queries, q_full.index(s), q_s.index(s),
+                      PACKED)  # fmt: skip
             tma_load(nlse_desc, [flat], q_full.index(s), nlse_s.index(s))
             if it >= NB:
                 bar_sync(_DO_BAR + s, 288)
             mbarrier.expect(do_full.index(s), BLOCK * D * 2 + BLOCK * 4)
-            tma_load(do_desc, [b, head, row, 0], do_full.index(s), do_s.index(s))
+            load_rows(do_desc, b, head, row, 0, q_start, queries, do_full.index(s), do_s.index(s),
+                      PACKED)  # fmt: skip
             tma_load(ndelta_desc, [flat], do_full.index(s), ndelta_s.index(s))
             it += 1
 
 
 @gluon.jit
 def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT: gl.constexpr,
-             LEFT: gl.constexpr):  # fmt: skip
+             LEFT: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: P^T = exp2(scale K Q^T - lse) and dV."""
-    (dv_desc, q_s, do_s, k_s, p_s, nlse_s, q_full, do_full, p_empty, k_full, code, n_kv_heads,
-     group, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
+    (dv_desc, q_s, do_s, k_s, p_s, nlse_s, q_full, do_full, p_empty, k_full, at, code,
+     n_kv_heads, group, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
     dtype: gl.constexpr = k_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16])
     d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -92,8 +95,10 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
     rows = gl.arange(0, BLOCK, gl.SliceLayout(1, s_l))
     cols = gl.arange(0, BLOCK, col_l)
-    b, hk, key = tile_place(code, n_kv_heads)
-    first, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key, _, queries, k_start, keys, lo, hi = tile_of(
+        at, code, n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+    )
+    first, n = query_blocks(key, queries, lo, hi, BLOCK, BLOCK, RIGHT, LEFT)
     dv = gl.zeros([BLOCK, D], gl.float32, d_l)
     mbarrier.wait(k_full, 0)
     k_reg = k_s.slice(0, D // 2, dim=1).load(a_l)
@@ -109,13 +114,13 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             bar_arrive(_Q_BAR + s, 288)
             p = gl.exp2(scores * scale_log2)
             row = (first + i) * BLOCK
-            edge = key + BLOCK > n_keys
+            edge = key + BLOCK > keys
             if RIGHT:
-                edge = edge | (row + right < key + BLOCK - 1)
+                edge = edge | (row + hi < key + BLOCK - 1)
             if LEFT:
-                edge = edge | (row + BLOCK - 1 - left > key)
+                edge = edge | (row + BLOCK - 1 - lo > key)
             if edge:
-                p = mask_weights(p, key, row, n_keys, left, right, rows, cols, True, RIGHT, LEFT)
+                p = mask_weights(p, key, row, keys, lo, hi, rows, cols, True, RIGHT, LEFT)
             p16 = p.to(dtype)
             mbarrier.wait(p_empty.index(s), ph ^ 1)
             p_s.index(s).store(p16)
@@ -128,16 +133,16 @@ def _make_dv(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             it += 1
     k_s.store(dv.to(dtype))
     fence_async_shared()
-    tma_store(dv_desc, [b, hk, key, 0], k_s)
+    store_rows(dv_desc, b, hk, key, 0, k_start, keys, k_s, PACKED)
     tma.store_wait(0)
 
 
 @gluon.jit
 def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT: gl.constexpr,
-             LEFT: gl.constexpr):  # fmt: skip
+             LEFT: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: dP^T = V dO^T - delta, dS^T = P^T dP^T and dK."""
-    (dk_desc, q_s, do_s, v_s, p_s, ndelta_s, q_full, do_full, p_empty, v_full, code, n_kv_heads,
-     group, n_queries, left, right, scale) = args  # fmt: skip
+    (dk_desc, q_s, do_s, v_s, p_s, ndelta_s, q_full, do_full, p_empty, v_full, at, code,
+     n_kv_heads, group, n_queries, n_keys, left, right, scale) = args  # fmt: skip
     dtype: gl.constexpr = v_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16])
     d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
@@ -145,8 +150,10 @@ def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
     col_l: gl.constexpr = gl.SliceLayout(0, s_l)
     shape = gl.zeros([BLOCK, BLOCK], gl.float32, s_l)
-    b, hk, key = tile_place(code, n_kv_heads)
-    _, n = query_blocks(key, n_queries, left, right, BLOCK, BLOCK, RIGHT, LEFT)
+    b, hk, key, _, queries, k_start, keys, lo, hi = tile_of(
+        at, code, n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+    )
+    _, n = query_blocks(key, queries, lo, hi, BLOCK, BLOCK, RIGHT, LEFT)
     dk = gl.zeros([BLOCK, D], gl.float32, d_l)
     mbarrier.wait(v_full, 0)
     v_reg = v_s.slice(0, D // 2, dim=1).load(a_l)
@@ -172,7 +179,7 @@ def _make_dk(args, BLOCK: gl.constexpr, D: gl.constexpr, NB: gl.constexpr, RIGHT
             it += 1
     v_s.store((dk * scale).to(dtype))
     fence_async_shared()
-    tma_store(dk_desc, [b, hk, key, 0], v_s)
+    store_rows(dk_desc, b, hk, key, 0, k_start, keys, v_s, PACKED)
     tma.store_wait(0)
 
 
@@ -181,7 +188,7 @@ _KV_INTEGERS = ["n_kv_heads", "group", "n_queries", "n_keys", "left", "right"]
 
 @gluon.jit(do_not_specialize=_KV_INTEGERS)
 def attention_bwd_kv_kernel(
-    q_desc,  # (B, H, Sq, D), tiles of BLOCK rows
+    q_desc,  # (B, H, Sq, D), tiles of BLOCK rows; ragged if PACKED, as are the next five
     do_desc,  # likewise
     k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK rows
     v_desc,  # likewise
@@ -189,9 +196,10 @@ def attention_bwd_kv_kernel(
     dv_desc,  # likewise
     nlse_desc,  # (B H blocks BLOCK,) float32: -lse in units of the raw product
     ndelta_desc,  # likewise: -rowsum(o do)
+    sched_ptr,  # (tiles, 8) int32: records, if PACKED
     n_kv_heads,
     group,  # query heads of a key head
-    n_queries,
+    n_queries,  # PACKED: rows of the vectors of rows, of a head
     n_keys,
     left,
     right,
@@ -204,6 +212,8 @@ def attention_bwd_kv_kernel(
     PRODUCER_REGS: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
+    PACKED: gl.constexpr = False,
+    BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
     tile_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK, D], dtype)
@@ -230,164 +240,18 @@ def attention_bwd_kv_kernel(
     fence_async_shared()
     # the first tiles of a causal mask are the longest: they start first
     code = gl.program_id(1) << 16 | gl.program_id(0) * (BLOCK // 64)
-    dv_args = (dv_desc, q_s, do_s, k_s, p_s, nlse_s, q_full, do_full, p_empty, k_full, code,
+    at = code
+    if PACKED:
+        at = sched_ptr + gl.program_id(0) * RECORD
+    dv_args = (dv_desc, q_s, do_s, k_s, p_s, nlse_s, q_full, do_full, p_empty, k_full, at, code,
                n_kv_heads, group, n_queries, n_keys, left, right, scale_log2)  # fmt: skip
-    dk_args = (dk_desc, q_s, do_s, v_s, p_s, ndelta_s, q_full, do_full, p_empty, v_full, code,
-               n_kv_heads, group, n_queries, left, right, scale)  # fmt: skip
+    dk_args = (dk_desc, q_s, do_s, v_s, p_s, ndelta_s, q_full, do_full, p_empty, v_full, at, code,
+               n_kv_heads, group, n_queries, n_keys, left, right, scale)  # fmt: skip
     feed = (q_desc, do_desc, k_desc, v_desc, nlse_desc, ndelta_desc, q_s, do_s, k_s, v_s, nlse_s,
-            ndelta_s, q_full, do_full, k_full, v_full, code, n_kv_heads, group, n_queries, left,
-            right)  # fmt: skip
+            ndelta_s, q_full, do_full, k_full, v_full, at, code, n_kv_heads, group, n_queries,
+            n_keys, left, right)  # fmt: skip
     gl.warp_specialize([
-        (_make_dv, (dv_args, BLOCK, D, NB, RIGHT, LEFT)),
-        (_make_dk, (dk_args, BLOCK, D, NB, RIGHT, LEFT)),
-        (_kv_load, (feed, BLOCK, D, NB, RIGHT, LEFT)),
-    ], [4, 1], [MAIN_REGS, PRODUCER_REGS])  # fmt: skip
-
-
-# ---------------------------------------------------------------- dQ
-@gluon.jit
-def _q_load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
-            SLOTS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr):  # fmt: skip
-    """One warp: Q and dO once, then V and K of every key block through one ring of slots."""
-    (q_desc, do_desc, k_desc, v_desc, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, row, group,
-     n_keys, left, right) = args  # fmt: skip
-    first, end = key_blocks(row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
-    for g in gl.static_range(2):
-        mbarrier.expect(q_full.index(g), BLOCK_M * D * 2)
-        tma_load(q_desc, [b, h, row + g * BLOCK_M, 0], q_full.index(g), q_s.index(g))
-        mbarrier.expect(do_full.index(g), BLOCK_M * D * 2)
-        tma_load(do_desc, [b, h, row + g * BLOCK_M, 0], do_full.index(g), do_s.index(g))
-    # V, K, V, K ...: with three slots the next pair is under way while K still serves dQ
-    for i in range(2 * (end - first)):
-        s = i % SLOTS
-        if i >= SLOTS:
-            bar_sync(_KV_BAR + s, 288)
-        col = (first + i // 2) * BLOCK_N
-        mbarrier.expect(kv_full.index(s), BLOCK_N * D * 2)
-        if i % 2 == 1:
-            tma_load(k_desc, [b, h // group, col, 0], kv_full.index(s), kv_s.index(s))
-        else:
-            tma_load(v_desc, [b, h // group, col, 0], kv_full.index(s), kv_s.index(s))
-
-
-@gluon.jit
-def _make_dq(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-             D: gl.constexpr, SLOTS: gl.constexpr, RIGHT: gl.constexpr,
-             LEFT: gl.constexpr):  # fmt: skip
-    """One warpgroup: dQ of 64 rows."""
-    (dq_desc, nlse_ptr, ndelta_ptr, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, tile_row, line,
-     n_keys, left, right, scale_log2, scale) = args  # fmt: skip
-    dtype: gl.constexpr = q_s.dtype
-    s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    p_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=d_l, k_width=2)
-    row_l: gl.constexpr = gl.SliceLayout(1, s_l)
-    rows = gl.arange(0, BLOCK_M, row_l)
-    cols = gl.arange(0, BLOCK_N, gl.SliceLayout(0, s_l))
-    row = tile_row + g * BLOCK_M
-    first, end = key_blocks(tile_row, 2 * BLOCK_M, n_keys, left, right, BLOCK_N, RIGHT, LEFT)
-    # -lse in base 2, and -delta
-    nlse = gl.load(nlse_ptr + line + g * BLOCK_M + rows) * scale_log2
-    ndelta = gl.load(ndelta_ptr + line + g * BLOCK_M + rows)
-    zero = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, s_l)
-    dq = gl.zeros([BLOCK_M, D], gl.float32, d_l)
-    q = q_s.index(g)
-    do = do_s.index(g)
-    mbarrier.wait(q_full.index(g), 0)
-    mbarrier.wait(do_full.index(g), 0)
-    for i in range(end - first):
-        vs = (2 * i) % SLOTS
-        ks = (2 * i + 1) % SLOTS
-        mbarrier.wait(kv_full.index(vs), (2 * i // SLOTS) & 1)
-        dpt = warpgroup_mma(do, kv_s.index(vs).permute((1, 0)), zero, use_acc=False, is_async=True)
-        mbarrier.wait(kv_full.index(ks), ((2 * i + 1) // SLOTS) & 1)
-        st = warpgroup_mma(q, kv_s.index(ks).permute((1, 0)), zero, use_acc=False, is_async=True)
-        dp = warpgroup_mma_wait(1, deps=(dpt,))
-        bar_arrive(_KV_BAR + vs, 288)
-        scores = warpgroup_mma_wait(0, deps=(st,))
-        p = gl.exp2(scores * scale_log2 + gl.expand_dims(nlse, 1))
-        col = (first + i) * BLOCK_N
-        edge = col + BLOCK_N > n_keys
-        if RIGHT:
-            edge = edge | (col + BLOCK_N - 1 > row + right)
-        if LEFT:
-            edge = edge | (col < row + BLOCK_M - 1 - left)
-        if edge:
-            last = rows * 0 + (n_keys - 1 - col)
-            if RIGHT:
-                last = gl.minimum(last, rows + (row + right - col))
-            seen = gl.expand_dims(cols, 0) <= gl.expand_dims(last, 1)
-            if LEFT:
-                seen = seen & (gl.expand_dims(cols, 0)
-                               >= gl.expand_dims(rows + (row - left - col), 1))  # fmt: skip
-            p = gl.where(seen, p, 0.0)
-        ds16 = (p * (dp + gl.expand_dims(ndelta, 1))).to(dtype)
-        dqt = warpgroup_mma(gl.convert_layout(ds16, p_l), kv_s.index(ks), dq, is_async=True)
-        dq = warpgroup_mma_wait(0, deps=(dqt,))
-        bar_arrive(_KV_BAR + ks, 288)
-    q.store((dq * scale).to(dtype))
-    fence_async_shared()
-    tma_store(dq_desc, [b, h, row, 0], q)
-    tma.store_wait(0)
-
-
-_Q_INTEGERS = ["n_heads", "group", "n_queries", "n_keys", "left", "right"]
-
-
-@gluon.jit(do_not_specialize=_Q_INTEGERS)
-def attention_bwd_q_kernel(
-    q_desc,  # (B, H, Sq, D), tiles of BLOCK_M rows
-    do_desc,  # likewise
-    dq_desc,  # likewise
-    k_desc,  # (B, Hkv, Sk, D), tiles of BLOCK_N rows
-    v_desc,  # likewise
-    nlse_ptr,  # (B, H, blocks, 64) float32: -lse in units of the raw product; an odd last row too
-    ndelta_ptr,  # likewise: -rowsum(o do)
-    n_heads,
-    group,
-    n_queries,
-    n_keys,
-    left,
-    right,
-    scale_log2,
-    scale,
-    BLOCK_M: gl.constexpr,
-    BLOCK_N: gl.constexpr,
-    D: gl.constexpr,
-    SLOTS: gl.constexpr,
-    MAIN_REGS: gl.constexpr,
-    PRODUCER_REGS: gl.constexpr,
-    RIGHT: gl.constexpr,
-    LEFT: gl.constexpr,
-):
-    dtype: gl.constexpr = q_desc.dtype
-    q_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, D], dtype)
-    k_l: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], dtype)
-    q_s = gl.allocate_shared_memory(dtype, [2, BLOCK_M, D], q_l)
-    do_s = gl.allocate_shared_memory(dtype, [2, BLOCK_M, D], q_l)
-    kv_s = gl.allocate_shared_memory(dtype, [SLOTS, BLOCK_N, D], k_l)
-    bar_l: gl.constexpr = mbarrier.MBarrierLayout()
-    q_full = gl.allocate_shared_memory(gl.int64, [2, 1], bar_l)
-    do_full = gl.allocate_shared_memory(gl.int64, [2, 1], bar_l)
-    kv_full = gl.allocate_shared_memory(gl.int64, [SLOTS, 1], bar_l)
-    for g in gl.static_range(2):
-        mbarrier.init(q_full.index(g), count=1)
-        mbarrier.init(do_full.index(g), count=1)
-    for s in gl.static_range(SLOTS):
-        mbarrier.init(kv_full.index(s), count=1)
-    fence_async_shared()
-    # the last rows of a causal mask are the longest tiles: they start first
-    row = (gl.num_programs(0) - 1 - gl.program_id(0)) * (2 * BLOCK_M)
-    bh = gl.program_id(1)
-    b = bh // n_heads
-    h = bh - b * n_heads
-    line = bh * (gl.cdiv(n_queries, 64) * 64) + row
-    dq_args = (dq_desc, nlse_ptr, ndelta_ptr, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, row,
-               line, n_keys, left, right, scale_log2, scale)  # fmt: skip
-    feed = (q_desc, do_desc, k_desc, v_desc, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, row,
-            group, n_keys, left, right)  # fmt: skip
-    gl.warp_specialize([
-        (_make_dq, (0, dq_args, BLOCK_M, BLOCK_N, D, SLOTS, RIGHT, LEFT)),
-        (_make_dq, (1, dq_args, BLOCK_M, BLOCK_N, D, SLOTS, RIGHT, LEFT)),
-        (_q_load, (feed, BLOCK_M, BLOCK_N, D, SLOTS, RIGHT, LEFT)),
+        (_make_dv, (dv_args, BLOCK, D, NB, RIGHT, LEFT, PACKED, BOTTOM)),
+        (_make_dk, (dk_args, BLOCK, D, NB, RIGHT, LEFT, PACKED, BOTTOM)),
+        (_kv_load, (feed, BLOCK, D, NB, RIGHT, LEFT, PACKED, BOTTOM)),
     ], [4, 1], [MAIN_REGS, PRODUCER_REGS])  # fmt: skip
