@@ -78,7 +78,9 @@ def computed(case, q, k, v, do, deterministic=False):
 def definition(case, q, k, v, do):
     """The same in float64, sequence by sequence; rows after the last sequence see nothing."""
     q_lens, k_lens = case[0], case[1] or case[0]
-    o, dq, dk, dv = (torch.zeros(t.shape, dtype=torch.float64, device="cuda") for t in (do, q, k, v))
+    o, dq, dk, dv = (
+        torch.zeros(t.shape, dtype=torch.float64, device="cuda") for t in (do, q, k, v)
+    )
     lse = torch.full((q.shape[1], q.shape[0]), -math.inf, dtype=torch.float64, device="cuda")
     at_q = at_k = 0
     for n_q, n_k in zip(q_lens, k_lens, strict=True):

@@ -56,12 +56,12 @@ class Backward:
         return self.band.left or 0, self.band.right or 0
 
     @property
-    def mask(self) -> dict[str, bool]:
+    def mask(self) -> dict[str, int]:
         """Which bounds the kernels are compiled for, and whether sequences are packed."""
         return {
             "RIGHT": self.band.right is not None,
             "LEFT": self.band.left is not None,
-            "PACKED": self.packing is not None,
+            "PACKED": 0 if self.packing is None else self.packing.apart,
             "BOTTOM": self.packing is not None and self.packing.bottom,
         }
 
@@ -69,7 +69,9 @@ class Backward:
     def blocks(self) -> int:
         """Blocks of 64 queries of a head in the vectors of rows."""
         n_queries = self.q.shape[2]
-        return -(-n_queries // _ROWS) if self.packing is None else self.packing.row_blocks(n_queries)
+        return (
+            -(-n_queries // _ROWS) if self.packing is None else self.packing.row_blocks(n_queries)
+        )
 
     @property
     def lines(self) -> int:
@@ -185,9 +187,9 @@ def _launch_keys(
         table, count = _schedule(
             plan, q.shape[0] * k.shape[1], q.shape[2], k.shape[2], call.band, q.device
         )
-        tiles, step = q.shape[0] * k.shape[1] * -(-k.shape[2] // plan.keys), table.shape[1]
+        tiles = q.shape[0] * k.shape[1] * -(-k.shape[2] // plan.keys)
     else:
-        tiles, step = len(table), table.shape[1] * len(count)
+        tiles = len(table)
     tail = call.packing is not None or k.shape[2] % plan.keys != 0
     bottom = call.packing is not None and call.packing.bottom
     grouped = q.shape[1] != k.shape[1]
@@ -197,7 +199,7 @@ def _launch_keys(
         *(call.tiles(t, plan.block_n, plan.width) for t in (k, call.v, call.dk, call.dv)),
         None if sums is None else flat_tiles(sums, [2 * plan.width // plan.parts, 32]),
         *(flat_tiles(t, [_ROWS]) for t in rows),
-        table, count, step, k.shape[1], q.shape[1] // k.shape[1], call.lines, k.shape[2],
+        table, count, table.shape[1], k.shape[1], q.shape[1] // k.shape[1], call.lines, k.shape[2],
         *call.bounds, call.scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, NB=plan.stages,
         NS=plan.ds_stages, K_SLOTS=plan.k_stages, V_SLOTS=plan.v_stages, PARTS=plan.parts,

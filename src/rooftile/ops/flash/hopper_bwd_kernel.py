@@ -58,15 +58,16 @@ def _dq(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NS:
         K_SLOTS: gl.constexpr, PARTS: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr,
         PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: dQ of every query block, W columns at a time so that 72 registers do."""
-    (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, step, n_tiles, n_kv_heads, group,
+    (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, n_tiles, n_kv_heads, group,
      n_queries, n_keys, left, right) = args  # fmt: skip
+    STEP: gl.constexpr = PACKED if PACKED > 0 else 1
     W: gl.constexpr = D // PARTS
     w_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, W, 16])
     zero = gl.zeros([BLOCK_M, W], gl.float32, w_l)
     n_blocks = gl.cdiv(n_queries, BLOCK_M)
     it = 0
     for t in range(n_tiles):
-        at = sched + t * step
+        at = sched + t * STEP
         b, hk, key, _, queries, _, _, lo, hi = tile_of(
             at, gl.load(at), n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
@@ -179,15 +180,16 @@ def _main(g: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D
           DQ: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: dK and dV of 64 keys of every tile."""
     (q_s, do_s, k_s, v_s, ds_s, nlse_s, ndelta_s, q_full, do_full, ds_empty, k_full, dk_ready,
-     dv_ready, sched, step, n_tiles, group, n_queries, n_keys, left, right,
+     dv_ready, sched, n_tiles, group, n_queries, n_keys, left, right,
      scale_log2) = args  # fmt: skip
+    STEP: gl.constexpr = PACKED if PACKED > 0 else 1
     dtype: gl.constexpr = k_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     d_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     a_l: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=s_l, k_width=2)
     it = 0
     for t in range(n_tiles):
-        tile = sched + t * step
+        tile = sched + t * STEP
         _, _, tile_key, _, queries, _, keys, lo, hi = tile_of(
             tile, gl.load(tile), 1, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
@@ -280,7 +282,7 @@ def attention_bwd_kernel(
     ndelta_desc,  # likewise: -rowsum(o do)
     sched_ptr,  # (blocks, sched_stride) int32: tiles of every block; PACKED: records, of all blocks
     count_ptr,  # (blocks,) int32: how many
-    sched_stride,  # PACKED: from a block's record to its next
+    sched_stride,
     n_kv_heads,
     group,  # query heads of a key head
     n_queries,  # PACKED: rows of the vectors of rows, of a head
@@ -309,7 +311,7 @@ def attention_bwd_kernel(
     GROUPED: gl.constexpr,
     DQ: gl.constexpr,
     PERSISTENT: gl.constexpr,
-    PACKED: gl.constexpr = False,
+    PACKED: gl.constexpr = 0,  # numbers from a block's record to its next; 0: tiles, no records
     BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
@@ -344,9 +346,6 @@ def attention_bwd_kernel(
         mbarrier.init(dv_ready.index(s), count=2)
     fence_async_shared()
     pid = gl.program_id(0)
-    step = 1
-    if PACKED:
-        step = sched_stride
     if PERSISTENT:
         sched = sched_ptr + pid * (RECORD if PACKED else sched_stride)
         n_tiles = gl.load(count_ptr + pid)
@@ -354,15 +353,15 @@ def attention_bwd_kernel(
         sched = sched_ptr + pid * (RECORD if PACKED else 1)
         n_tiles = 1
     main = (q_s, do_s, k_s, v_s, ds_s, nlse_s, ndelta_s, q_full, do_full, ds_empty, k_full,
-            dk_ready, dv_ready, sched, step, n_tiles, group, n_queries, n_keys, left, right,
+            dk_ready, dv_ready, sched, n_tiles, group, n_queries, n_keys, left, right,
             scale_log2)  # fmt: skip
     feed = (q_desc, do_desc, k_desc, v_desc, dk_desc, dv_desc, nlse_desc, ndelta_desc, q_s, do_s,
-            k_s, v_s, nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, step,
+            k_s, v_s, nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched,
             n_tiles, n_kv_heads, group, n_queries, n_keys, left, right)  # fmt: skip
     if DQ:
         part_l: gl.constexpr = dq_desc.layout
         dq_s = gl.allocate_shared_memory(gl.float32, [PARTS, 2 * (D // PARTS), 32], part_l)
-        add = (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, step, n_tiles, n_kv_heads,
+        add = (dq_desc, k_s, ds_s, dq_s, ds_empty, k_full, sched, n_tiles, n_kv_heads,
                group, n_queries, n_keys, left, right)  # fmt: skip
         gl.warp_specialize([
             (_main, (0, main, BLOCK_M, BLOCK_N, D, NB, NS, K_SLOTS, V_SLOTS, P16, KV_REG, BRANCH,

@@ -30,9 +30,7 @@ def _pair_in(desc, b, h, row, start, length, barrier, slots, first, ROWS: gl.con
 def _pair_out(desc, sched, code, n_heads, ready, t, slots, SLOTS: gl.constexpr, ROWS: gl.constexpr,
               PACKED: gl.constexpr):  # fmt: skip
     """Store a gradient from its operand's slots once both main warpgroups have written it."""
-    b, h, row, _, _, start, length, _, _ = tile_of(
-        sched, code, n_heads, 0, 0, 0, 0, PACKED, False
-    )
+    b, h, row, _, _, start, length, _, _ = tile_of(sched, code, n_heads, 0, 0, 0, 0, PACKED, False)
     mbarrier.wait(ready.index(t % 2), (t // 2) & 1)
     for g in gl.static_range(2):
         store_rows(desc, b, h, row + g * ROWS, 0, start, length,
@@ -48,8 +46,9 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
     The gradients leave from here, one tile late: the main warpgroups have no register for where.
     """
     (q_desc, do_desc, k_desc, v_desc, dk_desc, dv_desc, nlse_desc, ndelta_desc, q_s, do_s, k_s, v_s,
-     nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, step, n_tiles,
+     nlse_s, ndelta_s, q_full, do_full, k_full, dk_ready, dv_ready, sched, n_tiles,
      n_kv_heads, group, n_queries, n_keys, left, right) = args  # fmt: skip
+    STEP: gl.constexpr = PACKED if PACKED > 0 else 1
     KV_BYTES: gl.constexpr = 2 * BLOCK_N * D * 2
     ROW_BYTES: gl.constexpr = BLOCK_M * D * 2 + BLOCK_M * 4
     n_blocks = gl.cdiv(n_queries, BLOCK_M)
@@ -57,11 +56,11 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
     code = gl.load(sched)
     for t in range(n_tiles):
         b, hk, key, q_start, queries, k_start, keys, lo, hi = tile_of(
-            sched + t * step, code, n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+            sched + t * STEP, code, n_kv_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
         # Read again: Triton 3.6 does not carry a variable that starts as a copy of another and is
         # set to the same other one in each round.
-        past = sched + gl.maximum(t - 1, 0) * step
+        past = sched + gl.maximum(t - 1, 0) * STEP
         last = gl.load(past)
         first, n = query_blocks(key, queries, lo, hi, BLOCK_M, 2 * BLOCK_N, RIGHT, LEFT)
         late = (t > 0) & (n > 0)
@@ -77,7 +76,7 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
         line = (b * n_kv_heads + hk) * group
         skipped = 0
         if PACKED:
-            skipped = first_block(sched + t * step) * BLOCK_M
+            skipped = first_block(sched + t * STEP) * BLOCK_M
         if EARLY_V:  # nothing was there before
             if n > 0:
                 mbarrier.expect(do_full.index(0), ROW_BYTES + KV_BYTES)
@@ -124,7 +123,7 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr, NB
         if not PACKED:
             code = gl.load(sched + t + 1)
     t = n_tiles - 1
-    past = sched + t * step
+    past = sched + t * STEP
     last = gl.load(past)
     _pair_out(dv_desc, past, last, n_kv_heads, dv_ready, t, v_s, V_SLOTS, BLOCK_N, PACKED)
     _pair_out(dk_desc, past, last, n_kv_heads, dk_ready, t, k_s, K_SLOTS, BLOCK_N, PACKED)

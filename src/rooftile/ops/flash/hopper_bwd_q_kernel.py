@@ -143,7 +143,7 @@ def attention_bwd_q_kernel(
     PRODUCER_REGS: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
-    PACKED: gl.constexpr = False,
+    PACKED: gl.constexpr = 0,
     BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
@@ -162,20 +162,19 @@ def attention_bwd_q_kernel(
     for s in gl.static_range(SLOTS):
         mbarrier.init(kv_full.index(s), count=1)
     fence_async_shared()
-    lines = gl.cdiv(n_queries, 64) * 64  # of a head
     if PACKED:
         at = sched_ptr + gl.program_id(0) * RECORD
         b, h, row, q_start, queries, k_start, keys, lo, hi = tile_of(
             at, 0, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
-        line = h * lines + first_block(at) * 64 + row
+        line = h * n_queries + first_block(at) * 64 + row
     else:
         # the last rows of a causal mask are the longest tiles: they start first
         row = (gl.num_programs(0) - 1 - gl.program_id(0)) * (2 * BLOCK_M)
         bh = gl.program_id(1)
         b = bh // n_heads
         h = bh - b * n_heads
-        line = bh * lines + row
+        line = bh * (gl.cdiv(n_queries, 64) * 64) + row
         q_start, queries, k_start, keys, lo, hi = 0, 0, 0, n_keys, left, right
     dq_args = (dq_desc, nlse_ptr, ndelta_ptr, q_s, do_s, kv_s, q_full, do_full, kv_full, b, h, row,
                line, q_start, queries, keys, lo, hi, scale_log2, scale)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What comes before and after the Hopper attention backward: vectors of rows, and dQ out of sums."""
+"""Before and after the Hopper attention backward: vectors of rows, and dQ out of its sums."""
 
 from __future__ import annotations
 

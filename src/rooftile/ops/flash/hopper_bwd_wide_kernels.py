@@ -212,7 +212,7 @@ def attention_bwd_kv_kernel(
     PRODUCER_REGS: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr,
-    PACKED: gl.constexpr = False,
+    PACKED: gl.constexpr = 0,
     BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype

@@ -32,7 +32,7 @@ class Edges:
 
 
 def edges_of(plan: FlashForward, n_keys: int, band: Band) -> Edges:
-    """Where tiles of scores have something to mask; n_keys 1: any number of keys."""
+    """Where tiles of scores have something to mask."""
     right = band.right
     skips = right is not None and (plan.rows != plan.block_n or right % plan.block_n != 0)
     if band.left is None and right is None:
@@ -131,13 +131,13 @@ def launch_fwd(
     n_keys, group = k.shape[2], heads // k.shape[1]
     if packing is None:
         table, count = _schedule(plan, batch * heads, group, n_queries, n_keys, band, q.device)
-        step, tail, edges = table.shape[1], n_keys % plan.block_n != 0, edges_of(plan, n_keys, band)
+        tail, edges = n_keys % plan.block_n != 0, edges_of(plan, n_keys, band)
     else:
         tiling = Tiling(plan.rows, plan.block_n, heads, group, plan.width, band)
         table, count = packed_tiles(packing, tiling, n_queries, n_keys)
-        step, tail = table.shape[1] * len(count), True
-        bounded = packing.bottom and band != Band()
-        edges = Edges(2, band.right is not None) if bounded else edges_of(plan, 1, band)
+        tail, edges = True, edges_of(plan, 1, band)  # any number of keys
+        if packing.bottom and band != Band():
+            edges = Edges(2, band.right is not None)
     columns, tiles = plan.q_registers or plan.width, head_tiles if packing is None else ragged_tiles
     # a second slot of Q spares the causal tiles' ends spills, and costs the others 2 %
     slots = 2 if plan.q_registers == plan.width and band.right is not None else 1
@@ -145,14 +145,14 @@ def launch_fwd(
         attention_fwd_kernel, (len(count),), q.device,
         tiles(q, plan.block_m, columns), tiles(k, plan.block_n, plan.width),
         tiles(v, plan.block_n, plan.width), tiles(o, plan.block_m, columns), lse,
-        table, count, step, heads, group, n_queries, n_keys,
+        table, count, table.shape[1], heads, group, n_queries, n_keys,
         band.left or 0, band.right or 0, scale * _LOG2E,
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, D=plan.width, STAGES=plan.stages,
         GROUPS=plan.groups, Q_REG=plan.q_registers, Q_SLOTS=slots,
         PACKED_PLACE=plan.width == 64, CONSUMER_REGS=plan.consumer_registers,
         PRODUCER_REGS=plan.producer_registers, EDGES=edges.where, TAIL=tail,
         RIGHT=band.right is not None, LEFT=band.left is not None, SKIPS=edges.skips,
-        POLY=plan.poly, PACKED=packing is not None,
+        POLY=plan.poly, PACKED=0 if packing is None else packing.apart,
         BOTTOM=packing is not None and packing.bottom, num_warps=4,
     )  # fmt: skip
 

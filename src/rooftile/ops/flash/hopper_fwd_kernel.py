@@ -101,9 +101,9 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
              TAIL: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, SKIPS: gl.constexpr,
              POLY: gl.constexpr, PACKED: gl.constexpr, BOTTOM: gl.constexpr):  # fmt: skip
     """One warpgroup: the softmax and both products of its rows of every tile."""
-    (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, step, n_tiles,
+    (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched, n_tiles,
      n_heads, n_queries, n_keys, left, right, scale_log2) = args  # fmt: skip
-    FIRST: gl.constexpr = EDGES == _EVERYWHERE or PACKED  # in a tile's first block, likewise
+    FIRST: gl.constexpr = EDGES == _EVERYWHERE or PACKED > 0  # in a tile's first block, likewise
     THREADS: gl.constexpr = GROUPS * 128 + 32
     dtype: gl.constexpr = k_s.dtype
     s_l: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
@@ -160,7 +160,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         # inner loop from the end of one round to the next.
         if PACKED:
             _, _, tile_row, _, _, _, keys, lo, hi = tile_of(
-                sched + t * step, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+                sched + t * PACKED, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
             )
             row = tile_row + cid * BLOCK_M
         elif PACKED_PLACE:
@@ -208,7 +208,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
             done, done_b, done_h, done_row = code, b, h, row
             code = next_code
         b, h, tile_row, _, _, _, keys, lo, hi = tile_of(
-            sched + (t + 1) * step, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+            sched + (t + 1) * PACKED, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
         if not PACKED:
             next_code = gl.load(sched + t + 2)
@@ -250,7 +250,7 @@ def _consume(cid: gl.constexpr, args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constex
         acc = acc * gl.expand_dims(gl.convert_layout(inverse, o_row), 1)
         if PACKED:
             done_b, done_h, done_row, start, length, _, _, _, _ = tile_of(
-                sched + t * step, 0, n_heads, n_queries, n_keys, left, right, True, False
+                sched + t * PACKED, 0, n_heads, n_queries, n_keys, left, right, PACKED, False
             )
             done_row += cid * BLOCK_M
             lse_row = done_h.to(gl.int64) * n_queries + start + done_row
@@ -292,7 +292,7 @@ def attention_fwd_kernel(
     lse_ptr,  # (B, H, Sq) float32
     sched_ptr,  # (blocks, sched_stride) int32: tiles of every block; PACKED: records, of all blocks
     count_ptr,  # (blocks,) int32: how many
-    sched_stride,  # PACKED: from a block's record to its next
+    sched_stride,
     n_heads,
     group,  # query heads of a key head
     n_queries,  # PACKED: of all sequences
@@ -316,7 +316,7 @@ def attention_fwd_kernel(
     LEFT: gl.constexpr,
     SKIPS: gl.constexpr,
     POLY: gl.constexpr,
-    PACKED: gl.constexpr = False,
+    PACKED: gl.constexpr = 0,  # numbers from a block's record to its next; 0: tiles, no records
     BOTTOM: gl.constexpr = False,
 ):
     dtype: gl.constexpr = q_desc.dtype
@@ -351,10 +351,9 @@ def attention_fwd_kernel(
     sched = sched_ptr + pid * (RECORD if PACKED else sched_stride)
     n_tiles = gl.load(count_ptr + pid)
     to_load = (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full,
-               sched, sched_stride, n_tiles, n_heads, group, n_queries, n_keys, left,
-               right)  # fmt: skip
+               sched, n_tiles, n_heads, group, n_queries, n_keys, left, right)  # fmt: skip
     args = (o_desc, lse_ptr, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
-            sched_stride, n_tiles, n_heads, n_queries, n_keys, left, right,
+            n_tiles, n_heads, n_queries, n_keys, left, right,
             scale_log2)  # fmt: skip
     if GROUPS == 2:
         gl.warp_specialize([

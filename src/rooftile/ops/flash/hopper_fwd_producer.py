@@ -21,17 +21,15 @@ def load(args, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, D: gl.constexpr,
          BOTTOM: gl.constexpr):  # fmt: skip
     """One warp: Q, K and V of every tile, in the order in which they are used."""
     (q_desc, k_desc, v_desc, q_reg_s, q_s, k_s, v_s, q_full, q_empty, k_full, v_full, sched,
-     step, n_tiles, n_heads, group, n_queries, n_keys, left, right) = args  # fmt: skip
+     n_tiles, n_heads, group, n_queries, n_keys, left, right) = args  # fmt: skip
     THREADS: gl.constexpr = GROUPS * 128 + 32
     it = 0  # key blocks so far, over all tiles
     code = gl.load(sched)
     for t in range(n_tiles):
         b, h, row, q_start, rows, k_start, keys, lo, hi = tile_of(
-            sched + t * step, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
+            sched + t * PACKED, code, n_heads, n_queries, n_keys, left, right, PACKED, BOTTOM
         )
-        first, end = key_blocks(
-            row, GROUPS * BLOCK_M, keys, lo, hi, BLOCK_N, RIGHT, LEFT, PACKED
-        )
+        first, end = key_blocks(row, GROUPS * BLOCK_M, keys, lo, hi, BLOCK_N, RIGHT, LEFT, PACKED)
         if not PACKED:
             code = gl.load(sched + t + 1)
         qs = t % Q_SLOTS

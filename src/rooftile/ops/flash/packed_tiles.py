@@ -67,9 +67,7 @@ def order_sequences_kernel(
     before = tl.zeros([MINE], tl.int32)
     for start in range(0, batch + 1, OTHERS):
         b = start + tl.arange(0, OTHERS)
-        _, b_q_len, _, b_k_len = _spans(
-            cu_q_ptr, cu_k_ptr, b, batch, tokens_q, tokens_k, OF_KEYS
-        )
+        _, b_q_len, _, b_k_len = _spans(cu_q_ptr, cu_k_ptr, b, batch, tokens_q, tokens_k, OF_KEYS)
         length = (b_q_len if OF_KEYS else b_k_len)[None, :]
         tiles = tl.cdiv(b_k_len if OF_KEYS else b_q_len, ROWS)[None, :]
         ahead = (length > other_side[:, None]) | (
@@ -90,7 +88,7 @@ def order_sequences_kernel(
 
 @triton.jit
 def _find(seq_ptr, tile, n_sequences, steps, ROWS: tl.constexpr, OF_KEYS: tl.constexpr):
-    """The sequence, head and first row or key of tiles: the last that starts at a tile or before."""
+    """Sequence, head and first row or key of tiles: the last that starts at a tile or before."""
     low = tile * 0
     high = low + n_sequences
     for _ in range(steps):
@@ -241,6 +239,11 @@ class Packing:
         """Sequences."""
         return self.cu_q.numel() - 1
 
+    @property
+    def apart(self) -> int:
+        """Numbers from a block's record to its next."""
+        return _RECORD * sm_count(self.cu_q.device)
+
     def row_blocks(self, tokens: int) -> int:
         """Blocks of 64 queries in the vectors of rows, where no two sequences share one."""
         return tokens // _ROWS + self.batch + 1
@@ -280,27 +283,28 @@ def packed_tiles(
     record is a tile, empty ones included.
     """
     device, batch, band = packing.cu_q.device, packing.batch, tiling.band
-    blocks, numbers = sm_count(device), {"dtype": torch.int32, "device": device}
+    blocks = sm_count(device)
     own = n_keys if tiling.of_keys else n_queries
     rounds = table_rounds(most_tiles(own, batch, tiling.rows, tiling.heads), blocks)
     turns = sorted_rounds(tiling.rows, tiling.width, tiling.group, blocks, tiling.of_keys)
-    sequences = torch.empty(batch + 1, _RECORD, **numbers)
-    table = torch.empty(rounds * blocks, _RECORD, **numbers)
-    count = torch.empty(blocks, **numbers)
+    sequences = torch.empty(batch + 1, _RECORD, dtype=torch.int32, device=device)
+    table = torch.empty(rounds * blocks, _RECORD, dtype=torch.int32, device=device)
+    count = torch.empty(blocks, dtype=torch.int32, device=device)
     launch(
         order_sequences_kernel, (-(-(batch + 1) // _SEQUENCES),), device,
         packing.cu_q, packing.cu_k, sequences, batch, tiling.heads, n_queries, n_keys,
         ROWS=tiling.rows, OF_KEYS=tiling.of_keys, MINE=_SEQUENCES, OTHERS=_SEQUENCES, num_warps=4,
     )  # fmt: skip
     bounded = band != Band()
+    # under a window a tile of keys stays beside the next, whose queries it shares
+    sort = bounded and not (tiling.of_keys and band.left is not None)
     launch(
         deal_tiles_kernel, (max(1, rounds // turns),), device,
         sequences, table, count, batch + 1, batch.bit_length(), tiling.heads, rounds,
         band.left or 0, band.right or 0,
         BLOCKS=blocks, TURNS=turns, SIZE=SORTED, ROWS=tiling.rows, STEP=tiling.step,
         OF_KEYS=tiling.of_keys, RIGHT=band.right is not None, LEFT=band.left is not None,
-        BOTTOM=packing.bottom and bounded, SORT=bounded and not (tiling.of_keys and band.left is not None),
-        DEAL=tiling.dealt, num_warps=8,
+        BOTTOM=packing.bottom and bounded, SORT=sort, DEAL=tiling.dealt, num_warps=8,
     )  # fmt: skip
     return table, count
 
