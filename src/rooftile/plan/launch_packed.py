@@ -9,7 +9,7 @@ from __future__ import annotations
 # Of 50 MB of L2: as in ``launch_hopper``, here of one round of tiles of all blocks
 _KV_BYTES = 15e6
 _Q_BYTES = 30e6
-SORTED = 1024  # tiles that one program of the table's kernel sorts
+_MOST_ROUNDS = 4
 
 
 def most_tiles(tokens: int, sequences: int, rows: int, heads: int) -> int:
@@ -26,7 +26,7 @@ def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool)
     """Rounds whose tiles are sorted together, at least; up to twice as many but one are.
 
     Two or more, so that a block's long tile of one round is made up for in the next; as many as
-    leave the other side's operands in L2; as few as one program sorts.
+    leave the other side's operands in L2; but as few as are compared with each other soon.
 
     Args:
         rows: Queries or keys of a tile.
@@ -37,5 +37,4 @@ def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool)
     """
     tile = rows * width * (8 * group if of_keys else 4 / group)
     fit = -(-(_Q_BYTES if of_keys else _KV_BYTES) // (blocks * tile))
-    most = max(1, (SORTED // blocks + 1) // 2)
-    return int(min(max(2, fit), most))
+    return int(min(max(2, fit), _MOST_ROUNDS))

@@ -2,9 +2,9 @@
 
 It holds what ``forward_schedule`` and ``backward_schedule`` make on the host where all sequences
 are alike: tiles of a few heads whose operands stay in the L2 cache together, the long ones first.
-One kernel puts the sequences in order, those with the most on the other side first; one sorts the
-tiles of a part of that order and deals them out, from the first block to the last and back, so that
-every block has as much to do. Rows after the last sequence are one more, which sees nothing.
+Sequences are put in order, those with the most on the other side first; tiles of a part of that
+order are sorted, which each does by counting those before it, and dealt out, from the first block to
+the last and back, so that every block has as much to do. Rows after the last sequence are one more, which sees nothing.
 
 A record is 8 numbers: ``head << 16 | first row / 64``, the sequence's first query, its queries,
 first key, keys and first block of 64 queries in the vectors of rows, and two spare ones. A record
@@ -21,11 +21,14 @@ import triton.language as tl
 from torch import Tensor
 
 from rooftile.ops._launch import launch, sm_count
+from rooftile.plan.launch import power_of_two
 from rooftile.plan.launch_hopper import Band
-from rooftile.plan.launch_packed import SORTED, most_tiles, sorted_rounds, table_rounds
+from rooftile.plan.launch_packed import most_tiles, sorted_rounds, table_rounds
 
 _RECORD = 8
-_SEQUENCES = 32  # that one program puts in order
+_FEW = 64  # sequences, at most, that every program of the table's kernel puts in order by itself
+_SIZE = 64  # sequences or tiles of a program
+_OTHERS = 128  # tiles that they are compared with at a time
 _ROWS = 64  # of a block of the vectors of rows
 _FOUND = 256  # such blocks that one program finds
 
@@ -50,35 +53,44 @@ def _spans(cu_q_ptr, cu_k_ptr, b, batch, tokens_q, tokens_k, OF_KEYS: tl.constex
 
 
 @triton.jit
+def _order(own, other, heads, ROWS: tl.constexpr):
+    """Tiles of sequences, and those of the sequences before each: longer on the other side."""
+    i = tl.arange(0, own.shape[0])
+    tiles = tl.cdiv(own, ROWS) * heads
+    ahead = other[:, None] > other[None, :]
+    ahead = ahead | ((other[:, None] == other[None, :]) & (i[:, None] < i[None, :]))
+    return tiles, tl.sum(tl.where(ahead, tiles[:, None], 0), 0)
+
+
+@triton.jit
 def order_sequences_kernel(
     cu_q_ptr,  # (batch + 1,) int32
     cu_k_ptr,  # likewise
-    out_ptr,  # (batch + 1, 8) int32: tiles before a sequence, and its part of a record
+    first_ptr,  # (batch + 1,) int32: tiles before a sequence
+    out_ptr,  # (batch + 1, 8) int32: its part of a record
     batch, heads, tokens_q, tokens_k,
-    ROWS: tl.constexpr, OF_KEYS: tl.constexpr, MINE: tl.constexpr, OTHERS: tl.constexpr,
+    ROWS: tl.constexpr, OF_KEYS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Sequences by length of the other side, the longest first; each counts those before it."""
-    mine = tl.program_id(0) * MINE + tl.arange(0, MINE)
+    """Sequences in the order of ``_order``, where they are many; each counts those before it."""
+    mine = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     q_start, q_len, k_start, k_len = _spans(
         cu_q_ptr, cu_k_ptr, mine, batch, tokens_q, tokens_k, OF_KEYS
     )
-    other_side = q_len if OF_KEYS else k_len
-    rank = tl.zeros([MINE], tl.int32)
-    before = tl.zeros([MINE], tl.int32)
-    for start in range(0, batch + 1, OTHERS):
-        b = start + tl.arange(0, OTHERS)
+    other = q_len if OF_KEYS else k_len
+    rank = tl.zeros([SIZE], tl.int32)
+    before = tl.zeros([SIZE], tl.int32)
+    for start in range(0, batch + 1, SIZE):
+        b = start + tl.arange(0, SIZE)
         _, b_q_len, _, b_k_len = _spans(cu_q_ptr, cu_k_ptr, b, batch, tokens_q, tokens_k, OF_KEYS)
         length = (b_q_len if OF_KEYS else b_k_len)[None, :]
         tiles = tl.cdiv(b_k_len if OF_KEYS else b_q_len, ROWS)[None, :]
-        ahead = (length > other_side[:, None]) | (
-            (length == other_side[:, None]) & (b[None, :] < mine[:, None])
-        )
-        ahead = ahead & (b <= batch)[None, :]
+        ahead = (length == other[:, None]) & (b[None, :] < mine[:, None])
+        ahead = (ahead | (length > other[:, None])) & (b <= batch)[None, :]
         rank += tl.sum(ahead.to(tl.int32), 1)
         before += tl.sum(tl.where(ahead, tiles, 0), 1)
     at = out_ptr + rank * 8
     inside = mine <= batch
-    tl.store(at, before * heads, mask=inside)
+    tl.store(first_ptr + rank, before * heads, mask=inside)
     tl.store(at + 1, q_start, mask=inside)
     tl.store(at + 2, q_len, mask=inside)
     tl.store(at + 3, k_start, mask=inside)
@@ -87,22 +99,31 @@ def order_sequences_kernel(
 
 
 @triton.jit
-def _find(seq_ptr, tile, n_sequences, steps, ROWS: tl.constexpr, OF_KEYS: tl.constexpr):
-    """Sequence, head and first row or key of tiles: the last that starts at a tile or before."""
+def _searched(first_ptr, seq_ptr, tile, n_sequences, steps):
+    """Of many sequences those of tiles, the last that start at a tile or before; where they lie."""
     low = tile * 0
     high = low + n_sequences
     for _ in range(steps):
         middle = (low + high) // 2
-        up = tl.load(seq_ptr + middle * 8) <= tile
+        up = tl.load(first_ptr + middle) <= tile
         low = tl.where(up, middle, low)
         high = tl.where(up, high, middle)
     at = seq_ptr + low * 8
-    q_len = tl.load(at + 2)
-    k_len = tl.load(at + 4)
-    count = tl.maximum(tl.cdiv(k_len if OF_KEYS else q_len, ROWS), 1)
-    inside = tile - tl.load(at)
+    return tile - tl.load(first_ptr + low), tl.load(at + 2), tl.load(at + 4), at
+
+
+@triton.jit
+def _picked(hit, x):
+    """Of a few sequences what x says of those of tiles."""
+    return tl.sum(tl.where(hit, x[None, :], 0), 1)
+
+
+@triton.jit
+def _head_and_row(inside, own, ROWS: tl.constexpr):
+    """Head and first row or key of the tiles of a sequence, counted from its first one."""
+    count = tl.maximum(tl.cdiv(own, ROWS), 1)
     head = inside // count
-    return at, head, (inside - head * count) * ROWS, q_len, k_len
+    return head, (inside - head * count) * ROWS
 
 
 @triton.jit
@@ -141,57 +162,92 @@ def _dealt(place, BLOCKS: tl.constexpr, DEAL: tl.constexpr):
 
 @triton.jit
 def deal_tiles_kernel(
-    seq_ptr,  # (n_sequences, 8) int32, of ``order_sequences_kernel``
+    cu_q_ptr,  # (batch + 1,) int32
+    cu_k_ptr,  # likewise
+    first_ptr,  # of ``order_sequences_kernel``, as is the next; not read where sequences are FEW
+    seq_ptr,
     table_ptr,  # (rounds * BLOCKS, 8) int32: records; those of a block lie BLOCKS apart
     count_ptr,  # (BLOCKS,) int32: tiles of every block, one at least
-    n_sequences, steps, heads, rounds, left, right,
+    batch, steps, heads, tokens_q, tokens_k, rounds, left, right,
     BLOCKS: tl.constexpr,  # at a time
     TURNS: tl.constexpr,  # rounds that are sorted together, at least
-    SIZE: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, OF_KEYS: tl.constexpr,
-    RIGHT: tl.constexpr, LEFT: tl.constexpr, BOTTOM: tl.constexpr, SORT: tl.constexpr,
-    DEAL: tl.constexpr,
+    FEW: tl.constexpr,  # sequences, at most; 0: many
+    SIZE: tl.constexpr, OTHERS: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, STEP: tl.constexpr, OF_KEYS: tl.constexpr, RIGHT: tl.constexpr,
+    LEFT: tl.constexpr, BOTTOM: tl.constexpr, SORT: tl.constexpr, DEAL: tl.constexpr,
 ):  # fmt: skip
-    """One part of the order, and a part of the records that are left over."""
-    part = tl.program_id(0)
-    last = seq_ptr + (n_sequences - 1) * 8
-    own = tl.load(last + 4) if OF_KEYS else tl.load(last + 2)
-    total = tl.load(last) + tl.cdiv(own, ROWS) * heads
+    """The records of SIZE tiles, or empty ones behind the last."""
+    if FEW:
+        q_starts, q_lens, k_starts, k_lens = _spans(
+            cu_q_ptr, cu_k_ptr, tl.arange(0, FEW), batch, tokens_q, tokens_k, OF_KEYS
+        )
+        tiles, firsts = _order(
+            k_lens if OF_KEYS else q_lens, q_lens if OF_KEYS else k_lens, heads, ROWS
+        )
+        total = tl.sum(tiles, 0)
+    else:
+        last = seq_ptr + batch * 8
+        own = tl.load(last + 4) if OF_KEYS else tl.load(last + 2)
+        total = tl.load(first_ptr + batch) + tl.cdiv(own, ROWS) * heads
     total = tl.minimum(total, rounds * BLOCKS)
-    turns = tl.cdiv(total, BLOCKS)
-    parts = tl.maximum(turns // TURNS, 1)
-    i = tl.arange(0, SIZE)
-    if part < parts:
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    used = place < total
+    tile = tl.minimum(place, tl.maximum(total - 1, 0))
+    if FEW:
+        hit = (firsts[None, :] <= tile[:, None]) & (tile[:, None] < (firsts + tiles)[None, :])
+        inside = tile - _picked(hit, firsts)
+        q_len, k_len = _picked(hit, q_lens), _picked(hit, k_lens)
+        q_start, k_start = _picked(hit, q_starts), _picked(hit, k_starts)
+        line = q_start // 64 + _picked(hit, tl.arange(0, FEW))
+    else:
+        inside, q_len, k_len, at = _searched(first_ptr, seq_ptr, tile, batch + 1, steps)
+        q_start, k_start, line = tl.load(at + 1), tl.load(at + 3), tl.load(at + 5)
+    head, row = _head_and_row(inside, k_len if OF_KEYS else q_len, ROWS)
+    if SORT:
+        work = _steps_of(row, q_len, k_len, left, right, ROWS, STEP, OF_KEYS, RIGHT, LEFT, BOTTOM)
+        turns = tl.maximum(tl.cdiv(total, BLOCKS), 1)
+        parts = tl.maximum(turns // TURNS, 1)
+        part = ((tile // BLOCKS + 1) * parts - 1) // turns
         start = turns * part // parts * BLOCKS
         end = tl.minimum(turns * (part + 1) // parts * BLOCKS, total)
-        inside = start + i < end
-        tile = tl.minimum(start + i, tl.maximum(end - 1, 0))
-        if SORT:
-            _, _, row, q_len, k_len = _find(seq_ptr, tile, n_sequences, steps, ROWS, OF_KEYS)
-            work = _steps_of(
-                row, q_len, k_len, left, right, ROWS, STEP, OF_KEYS, RIGHT, LEFT, BOTTOM
+        rank = start
+        for o in range(tl.min(start, 0), tl.max(end, 0), OTHERS):
+            other = o + tl.arange(0, OTHERS)
+            if FEW:
+                hit = firsts[None, :] <= other[:, None]
+                hit = hit & (other[:, None] < (firsts + tiles)[None, :])
+                inside = other - _picked(hit, firsts)
+                q_other, k_other = _picked(hit, q_lens), _picked(hit, k_lens)
+            else:
+                inside, q_other, k_other, _ = _searched(
+                    first_ptr, seq_ptr, other, batch + 1, steps
+                )
+            _, at_other = _head_and_row(inside, k_other if OF_KEYS else q_other, ROWS)
+            found = _steps_of(
+                at_other, q_other, k_other, left, right, ROWS, STEP, OF_KEYS, RIGHT, LEFT, BOTTOM
             )
-            key = tl.where(inside, (work + 1) * SIZE + (SIZE - 1 - i), 0)
-            key = tl.sort(key, descending=True)
-            tile = tl.where(inside, start + (SIZE - 1 - key % SIZE), tile)
-        at, head, row, _, _ = _find(seq_ptr, tile, n_sequences, steps, ROWS, OF_KEYS)
-        to = table_ptr + _dealt(start + i, BLOCKS, DEAL) * 8
-        tl.store(to, head << 16 | row // 64, mask=inside)
-        for field in tl.static_range(1, 6):
-            tl.store(to + field, tl.load(at + field), mask=inside)
-    programs = tl.num_programs(0)
-    empty = rounds * part // programs * BLOCKS + i
-    over = (empty < rounds * (part + 1) // programs * BLOCKS) & (empty >= total)
-    to = table_ptr + _dealt(empty, BLOCKS, DEAL) * 8
-    for field in tl.static_range(0, 6):
-        tl.store(to + field, i * 0, mask=over)
-    if part == 0:
-        block = _dealt(turns * 0 + i, BLOCKS, False)
+            ahead = (found[None, :] == work[:, None]) & (other[None, :] < tile[:, None])
+            ahead = ahead | (found[None, :] > work[:, None])
+            ahead = ahead & (other[None, :] >= start[:, None]) & (other[None, :] < end[:, None])
+            rank += tl.sum(ahead.to(tl.int32), 1)
+        place = tl.where(used, rank, place)
+    to = table_ptr + _dealt(place, BLOCKS, DEAL) * 8
+    there = place < rounds * BLOCKS
+    tl.store(to, tl.where(used, head << 16 | row // 64, 0), mask=there)
+    tl.store(to + 1, tl.where(used, q_start, 0), mask=there)
+    tl.store(to + 2, tl.where(used, q_len, 0), mask=there)
+    tl.store(to + 3, tl.where(used, k_start, 0), mask=there)
+    tl.store(to + 4, tl.where(used, k_len, 0), mask=there)
+    tl.store(to + 5, tl.where(used, line, 0), mask=there)
+    if tl.program_id(0) == 0:
+        block = tl.arange(0, WIDE)
         whole = total // BLOCKS
         rest = total - whole * BLOCKS
         more = block < rest
         if DEAL:
             more = tl.where(whole % 2 == 1, BLOCKS - 1 - block, block) < rest
-        tl.store(count_ptr + i, tl.maximum(whole + more.to(tl.int32), 1), mask=i < BLOCKS)
+        count = tl.maximum(whole + more.to(tl.int32), 1)
+        tl.store(count_ptr + block, count, mask=block < BLOCKS)
 
 
 @triton.jit
@@ -283,30 +339,37 @@ def packed_tiles(
     record is a tile, empty ones included.
     """
     device, batch, band = packing.cu_q.device, packing.batch, tiling.band
-    blocks = sm_count(device)
+    blocks, few = sm_count(device), 0
     own = n_keys if tiling.of_keys else n_queries
     rounds = table_rounds(most_tiles(own, batch, tiling.rows, tiling.heads), blocks)
-    turns = sorted_rounds(tiling.rows, tiling.width, tiling.group, blocks, tiling.of_keys)
-    sequences = torch.empty(batch + 1, _RECORD, dtype=torch.int32, device=device)
-    table = torch.empty(rounds * blocks, _RECORD, dtype=torch.int32, device=device)
-    count = torch.empty(blocks, dtype=torch.int32, device=device)
-    launch(
-        order_sequences_kernel, (-(-(batch + 1) // _SEQUENCES),), device,
-        packing.cu_q, packing.cu_k, sequences, batch, tiling.heads, n_queries, n_keys,
-        ROWS=tiling.rows, OF_KEYS=tiling.of_keys, MINE=_SEQUENCES, OTHERS=_SEQUENCES, num_warps=4,
-    )  # fmt: skip
+    # one allocation: the table, how many, and what many sequences are put in order in
+    size, many = rounds * blocks * _RECORD, batch + 1 > _FEW
+    memory = torch.empty(size + blocks + many * (batch + 1) * (_RECORD + 1), dtype=torch.int32,
+                         device=device)  # fmt: skip
+    table, count, rest = memory[:size], memory[size : size + blocks], memory[size + blocks :]
+    first, sequences = rest[: batch + 1], rest[batch + 1 :]
+    if many:
+        launch(
+            order_sequences_kernel, (-(-(batch + 1) // _SIZE),), device,
+            packing.cu_q, packing.cu_k, first, sequences, batch, tiling.heads, n_queries, n_keys,
+            ROWS=tiling.rows, OF_KEYS=tiling.of_keys, SIZE=_SIZE, num_warps=4,
+        )  # fmt: skip
+    else:
+        few = max(16, power_of_two(batch + 1))
     bounded = band != Band()
     # under a window a tile of keys stays beside the next, whose queries it shares
     sort = bounded and not (tiling.of_keys and band.left is not None)
     launch(
-        deal_tiles_kernel, (max(1, rounds // turns),), device,
-        sequences, table, count, batch + 1, batch.bit_length(), tiling.heads, rounds,
-        band.left or 0, band.right or 0,
-        BLOCKS=blocks, TURNS=turns, SIZE=SORTED, ROWS=tiling.rows, STEP=tiling.step,
-        OF_KEYS=tiling.of_keys, RIGHT=band.right is not None, LEFT=band.left is not None,
-        BOTTOM=packing.bottom and bounded, SORT=sort, DEAL=tiling.dealt, num_warps=8,
+        deal_tiles_kernel, (-(-rounds * blocks // _SIZE),), device,
+        packing.cu_q, packing.cu_k, first, sequences, table, count, batch, batch.bit_length(),
+        tiling.heads, n_queries, n_keys, rounds, band.left or 0, band.right or 0,
+        BLOCKS=blocks, FEW=few, SIZE=_SIZE, OTHERS=_OTHERS, WIDE=power_of_two(blocks),
+        TURNS=sorted_rounds(tiling.rows, tiling.width, tiling.group, blocks, tiling.of_keys),
+        ROWS=tiling.rows, STEP=tiling.step, OF_KEYS=tiling.of_keys, RIGHT=band.right is not None,
+        LEFT=band.left is not None, BOTTOM=packing.bottom and bounded, SORT=sort,
+        DEAL=tiling.dealt, num_warps=4,
     )  # fmt: skip
-    return table, count
+    return table.view(-1, _RECORD), count
 
 
 def row_blocks(packing: Packing, n_queries: int) -> Tensor:
