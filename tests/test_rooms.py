@@ -43,7 +43,13 @@ ROOMS = {
     "capture": Room(("errors", "records", "user_file"), ("torch",)),
     "compile": Room(("errors", "records", "spec"), ("triton",)),
     "ops": Room(
-        ("errors", "plan.launch", "plan.launch_attention", "plan.launch_hopper"),
+        (
+            "errors",
+            "plan.launch",
+            "plan.launch_attention",
+            "plan.launch_hopper",
+            "plan.launch_packed",
+        ),
         ("torch", "triton"),
     ),
     "bench": Room(("errors", "user_file", "records", "spec", "cost", "ops"), ("torch",)),

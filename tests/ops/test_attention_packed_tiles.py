@@ -30,7 +30,9 @@ def starts(lengths, device):
 def sequences(q_lens, k_lens, after, of_keys):
     """What a record says of each sequence; rows after the last are one that sees nothing."""
     cu_q, cu_k = [0, *itertools.accumulate(q_lens)], [0, *itertools.accumulate(k_lens)]
-    found = [(cu_q[i], q_lens[i], cu_k[i], k_lens[i], cu_q[i] // 64 + i) for i in range(len(q_lens))]
+    found = [
+        (cu_q[i], q_lens[i], cu_k[i], k_lens[i], cu_q[i] // 64 + i) for i in range(len(q_lens))
+    ]
     q_rest, k_rest = (0, after) if of_keys else (after, 0)
     return [*found, (cu_q[-1], q_rest, cu_k[-1], k_rest, cu_q[-1] // 64 + len(q_lens))]
 

@@ -3,8 +3,9 @@
 It holds what ``forward_schedule`` and ``backward_schedule`` make on the host where all sequences
 are alike: tiles of a few heads whose operands stay in the L2 cache together, the long ones first.
 Sequences are put in order, those with the most on the other side first; tiles of a part of that
-order are sorted, which each does by counting those before it, and dealt out, from the first block to
-the last and back, so that every block has as much to do. Rows after the last sequence are one more, which sees nothing.
+order are sorted, which each does by counting those before it, and dealt out, from the first block
+to the last and back, so that every block has as much to do. Rows after the last sequence are one
+more, which sees nothing.
 
 A record is 8 numbers: ``head << 16 | first row / 64``, the sequence's first query, its queries,
 first key, keys and first block of 64 queries in the vectors of rows, and two spare ones. A record
@@ -219,9 +220,7 @@ def deal_tiles_kernel(
                 inside = other - _picked(hit, firsts)
                 q_other, k_other = _picked(hit, q_lens), _picked(hit, k_lens)
             else:
-                inside, q_other, k_other, _ = _searched(
-                    first_ptr, seq_ptr, other, batch + 1, steps
-                )
+                inside, q_other, k_other, _ = _searched(first_ptr, seq_ptr, other, batch + 1, steps)
             _, at_other = _head_and_row(inside, k_other if OF_KEYS else q_other, ROWS)
             found = _steps_of(
                 at_other, q_other, k_other, left, right, ROWS, STEP, OF_KEYS, RIGHT, LEFT, BOTTOM
