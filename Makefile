@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
+# Neighbours share what they capture and compile: each process takes a run of them, then what is left
+PYTEST := $(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUST := src/rooftile/export/rust
@@ -16,15 +18,15 @@ audit: $(READY) ## Audit Llama-3-8B's training step on an H100, on this machine
 	$(BIN)/rooftile audit examples/llama-3-8b/config.json --mode train --seq 2048 --gpu h100-sxm
 
 test: $(READY) ## Test what every change must pass (minutes)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
-	$(BIN)/python -m pytest -n $(JOBS) $(addprefix tests/ops/test_,each_op.py every_op.py interpreter.py) tests/ops/replay
+	$(PYTEST) -m "not slow"
+	$(PYTEST) $(addprefix tests/ops/test_,each_op.py every_op.py interpreter.py) tests/ops/replay
 
 test-ops: $(READY) ## Test the fused kernels, on a GPU where there is one, else interpreted
-	$(BIN)/python -m pytest -n $(JOBS) tests/ops
+	$(PYTEST) tests/ops
 
 test-all: $(READY) ## Test everything, the slow tests too
-	$(BIN)/python -m pytest -n $(JOBS)
-	$(BIN)/python -m pytest -n $(JOBS) tests/ops
+	$(PYTEST)
+	$(PYTEST) tests/ops
 
 rust: $(READY) ## Build and test the Rust host on a bundle exported here (needs cargo)
 	mkdir -p $(RUST)/target

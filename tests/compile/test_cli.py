@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import Result
 from compile.conftest import KERNELS, SOFTMAX
 
 import rooftile
@@ -18,14 +19,21 @@ from rooftile.records.resources import Sweep
 SRC = str(Path(rooftile.__file__).parents[1])
 
 
-def run(*args: object) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
-    return subprocess.run(
+@pytest.fixture
+def run(cli):
+    """The command within this process."""
+    return lambda *args: cli("occupancy", *args)
+
+
+def alone(*args: object) -> Result:
+    """The command as a process of its own, which starts the server as one."""
+    done = subprocess.run(
         [sys.executable, "-m", "rooftile", "occupancy", *map(str, args)],
         env={**os.environ, "PYTHONPATH": SRC},
         capture_output=True,
         text=True,
     )
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_sweep_shows_the_paradox_and_both_vendors(tmp_path):
@@ -36,12 +44,12 @@ def test_a_sweep_shows_the_paradox_and_both_vendors(tmp_path):
         f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--arch", "sm_90", "--arch", "gfx942",
         "--sweep", "BLOCK=1024,4096,16384,32768", "--const", "num_warps=4",
     )  # fmt: skip
-    done = run(*args, "--html", page)
-    assert done.returncode == 0, done.stderr
+    done = alone(*args, "--html", page)
+    assert done.code == 0, done.err
     assert "softmax_kernel on sm_90" in page.read_text()
-    assert sum(line.startswith("*") for line in done.stdout.splitlines()) == 2
+    assert sum(line.startswith("*") for line in done.out.splitlines()) == 2
     nvidia, amd = [
-        from_json(line.encode(), Sweep) for line in run(*args, "--json").stdout.split("\n")[:2]
+        from_json(line.encode(), Sweep) for line in alone(*args, "--json").out.split("\n")[:2]
     ]
     registers = [row.resources.registers for row in nvidia.rows]
     shares = [row.occupancy for row in nvidia.rows]
@@ -55,12 +63,12 @@ def test_a_sweep_shows_the_paradox_and_both_vendors(tmp_path):
     assert amd.target == "gfx942"
 
 
-def test_a_kernel_that_does_not_compile_is_a_row():
+def test_a_kernel_that_does_not_compile_is_a_row(run):
     """The other block is picked."""
     done = run(f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--sweep", "BLOCK=1000,2048")
-    assert done.returncode == 0
-    assert "kernels.py:18: arange's range must be a power of 2" in done.stdout
-    assert "BLOCK=2048: the largest tile" in done.stdout
+    assert done.code == 0
+    assert "kernels.py:18: arange's range must be a power of 2" in done.out
+    assert "BLOCK=2048: the largest tile" in done.out
 
 
 @pytest.mark.parametrize(
@@ -71,12 +79,12 @@ def test_a_kernel_that_does_not_compile_is_a_row():
         ([f"{KERNELS}:softmax_kernel", "--signature", "i32"], "error: signature of softmax_kernel"),
     ],
 )
-def test_bad_input(args, message):
+def test_bad_input(args, message, run):
     """One line on stderr, exit code 2."""
     done = run(*args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(message)
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(message)
+    assert done.err.count("\n") == 1
 
 
 def test_a_sweep_of_24_from_the_cache():
@@ -108,59 +116,59 @@ def test_a_sweep_of_24_from_the_cache():
         (("--const", "BLOCK=1000"), "kernels.py:"),
     ],
 )
-def test_what_no_configuration_can_do_is_an_error(options, words):
+def test_what_no_configuration_can_do_is_an_error(options, words, run):
     """Exit code 2, the message alone and no table."""
     done = run(f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
 
 
-def test_several_reasons_stand_in_the_table_before_the_error():
+def test_several_reasons_stand_in_the_table_before_the_error(run):
     """Two block sizes fail in two ways; exit code 2."""
     done = run(f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--sweep", "BLOCK=1000,4194304")
-    assert done.returncode == 2
-    assert "power of 2" in done.stdout
-    assert "exceeds triton maximum" in done.stdout
-    assert "none of the 2 configurations compiles" in done.stderr
+    assert done.code == 2
+    assert "power of 2" in done.out
+    assert "exceeds triton maximum" in done.out
+    assert "none of the 2 configurations compiles" in done.err
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
-def test_more_threads_than_a_block_has_are_one_row(target):
+def test_more_threads_than_a_block_has_are_one_row(target, run):
     """64 warps are 2,048 threads on the one, 4,096 on the other; 4 warps are picked."""
     done = run(
         f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--const", "BLOCK=4096",
         "--sweep", "num_warps=64,4", "--arch", target, "--json",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = from_json(done.stdout.encode(), Sweep)
+    assert done.code == 0, done.err
+    found = from_json(done.out.encode(), Sweep)
     assert found.rows[0].resources.threads == (2048 if target == "sm_90" else 4096)
     assert (found.rows[0].blocks, found.pick) == (0, 1)
     assert f"cannot launch: threads must be 1 to 1024 on {target}" in found.rows[0].error
 
 
-def test_what_ptxas_refuses_is_told_without_its_files():
+def test_what_ptxas_refuses_is_told_without_its_files(run):
     """The finding alone: no temporary file, no command to repeat it."""
     done = run(
         f"{KERNELS}:softmax_kernel", "--signature", SOFTMAX, "--const", "BLOCK=1024",
         "--const", "maxnreg=0",
     )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert done.code == 2
+    assert done.err == (
         "error: softmax_kernel does not assemble for sm_90: Positive non-zero value expected for"
         " maxnreg\n"
     )
 
 
-def test_a_file_that_ends_the_process_is_refused(tmp_path):
+def test_a_file_that_ends_the_process_is_refused(tmp_path, run):
     """``sys.exit`` at import is the file's fault: exit code 2 and its name."""
     file = tmp_path / "ends.py"
     file.write_text("import sys\nsys.exit(3)\n")
     done = run(f"{file}:kernel")
-    assert done.returncode == 2
-    assert f"cannot import {file}: SystemExit: 3" in done.stderr
+    assert done.code == 2
+    assert f"cannot import {file}: SystemExit: 3" in done.err
 
 
-def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path):
+def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path, run):
     """By its file as by its dotted name, with a call that gives its types."""
     package = tmp_path / "kernels_of_a_package"
     package.mkdir()
@@ -177,5 +185,5 @@ def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path):
         "def example():\n    double[(1,)](torch.empty(1024), BLOCK=1024)\n"
     )
     done = run(f"{package / 'whole.py'}:double", "--json")
-    assert done.returncode == 0, done.stderr
-    assert from_json(done.stdout.encode(), Sweep).rows[0].resources.load_width_bytes == 16
+    assert done.code == 0, done.err
+    assert from_json(done.out.encode(), Sweep).rows[0].resources.load_width_bytes == 16

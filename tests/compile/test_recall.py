@@ -12,6 +12,8 @@ from rooftile.compile import run as client
 from rooftile.compile.run import compile_all
 from rooftile.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("own_process")
+
 KERNEL = """
 import os
 from pathlib import Path
@@ -51,7 +53,7 @@ def file(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def starts(monkeypatch):
+def starts(own_process, monkeypatch):
     """A list that grows by one with every server that is started."""
     started = []
 
