@@ -8,7 +8,8 @@ from pathlib import Path
 KERNELS = {
     "softmax": ("softmax_kernel", "*bf16:16,*bf16:16,i64:16,i64:16,i32:16", {"BLOCK": 4096}),
     "narrow": ("softmax_kernel", "*bf16,*bf16,i64,i64,i32", {"BLOCK": 1024}),
-    "spill": ("softmax_kernel", "*bf16:16,*bf16:16,i64:16,i64:16,i32:16", {"BLOCK": 32768}),
+    "spill": ("softmax_kernel", "*bf16:16,*bf16:16,i64:16,i64:16,i32:16",
+              {"BLOCK": 8192, "maxnreg": 32}),
     "loops": ("two_pass_kernel", "*fp32:16,*fp32:16,i64:16,i64:16,i32:16", {"BLOCK": 1024}),
     "matmul": ("matmul_kernel", "*fp16:16,*fp16:16,*fp16:16,i32:16,i32:16,i32:16,i32:16",
                {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "num_stages": 3}),
