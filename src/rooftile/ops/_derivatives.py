@@ -7,6 +7,10 @@ gradient; ``torch.func`` enters no autograd function that keeps what is no resul
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch._C import _functorch
@@ -65,3 +69,43 @@ def _look_through(name: str, t: Tensor) -> None:
         if not wrapped:
             return
         t = _functorch.get_unwrapped(t)
+
+
+class _NoSecond(torch.autograd.Function):
+    """Gradients as they are, tied to what they were made from by a node that refuses."""
+
+    @staticmethod
+    def forward(ctx: Any, n: int, *tensors: Tensor | None) -> Any:
+        ctx.set_materialize_grads(False)
+        return tuple([t if t is None else t.detach() for t in tensors[:n]])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor | None) -> Any:
+        raise InputError(
+            "create_graph must be False, or what it keeps not be differentiated: ops have no "
+            "second derivative"
+        )
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward whose results cannot be differentiated again, whichever way it is tried.
+
+    torch's own ties them to nothing: then a second derivative is an error only for ``backward()``
+    with an upstream gradient that asks for one itself. Elsewhere it is left out: a gradient
+    penalty adds 0, a Hessian is 0. An op that keeps gradients made ahead, not what they were made
+    from, says so by ``ctx.made_ahead``: there is nothing to tie to, so it is refused at once.
+    """
+
+    @wraps(backward)
+    def call(ctx: Any, *upstream: Tensor | None) -> Any:
+        if is_compiling() or not torch.is_grad_enabled():
+            return backward(ctx, *upstream)
+        if getattr(ctx, "made_ahead", False):
+            raise InputError("create_graph must be False: this op's gradients were made ahead")
+        with torch.no_grad():
+            found = backward(ctx, *upstream)
+        several = found if isinstance(found, tuple) else (found,)
+        refused = _NoSecond.apply(len(several), *several, *upstream, *ctx.saved_tensors)
+        return refused if isinstance(found, tuple) else refused[0]
+
+    return call

@@ -22,6 +22,7 @@ from rooftile.ops._check import (
     check_probability,
     check_switch,
 )
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import compiler_options, is_nvidia, launch, register, sm_count
 from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import empty
@@ -177,7 +178,7 @@ class _BiasGeluDropoutResidual(torch.autograd.Function):
         return fwd_op(x, bias, residual, seed, p, activation)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, bias, seed = ctx.saved_tensors
         want_x, want_bias, want_residual = ctx.needs_input_grad[:3]

@@ -25,7 +25,7 @@ from rooftile.ops._check import (
     check_tensor,
     check_whole,
 )
-from rooftile.ops._derivatives import transforms
+from rooftile.ops._derivatives import once_differentiable, transforms
 from rooftile.ops._launch import INTERPRETED
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.cross_entropy import Extras, bwd_op, class_dim, fwd_op, infer_op
@@ -78,7 +78,7 @@ class _CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dloss: Tensor) -> Any:
         x, target, lse, count = ctx.saved_tensors
         dx = bwd_op(dloss, x, target, lse, count, *ctx.extras)

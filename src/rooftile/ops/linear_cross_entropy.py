@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_parameter, check_shape
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import register
 from rooftile.ops.cross_entropy import check_target, checked_extras, cross_entropy_ref
 from rooftile.ops.flat.scale import scaled
@@ -145,10 +146,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             ctx.save_for_backward(x, weight, bias, target, lse)
         else:
             ctx.save_for_backward(*gradients)
+            ctx.made_ahead = True
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dloss: Tensor) -> Any:
         if ctx.reduction == "none":
             x, weight, bias, target, lse = ctx.saved_tensors

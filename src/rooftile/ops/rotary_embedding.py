@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rooftile.errors import InputError
 from rooftile.ops._check import check_device, check_float, check_switch
-from rooftile.ops._derivatives import transforms
+from rooftile.ops._derivatives import once_differentiable, transforms
 from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops._repeat import repeats
 from rooftile.ops._replay import PLAIN, empty
@@ -219,7 +219,7 @@ class _Rotary(torch.autograd.Function):
         return x
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> Any:
         return fwd_op(dy, *ctx.saved_tensors, ctx.interleaved, True), None, None, None, None
 

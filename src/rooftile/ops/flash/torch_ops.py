@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import register
 from rooftile.ops.flash.bwd import (
     delta_of,
@@ -128,7 +129,7 @@ class _Attention(torch.autograd.Function):
         return o, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, do: Tensor | None, dlse: Tensor | None) -> Any:
         o, lse, *tensors = ctx.saved_tensors
         found: list[Tensor | None] = [None] * (N_ARGUMENTS + 2)

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from rooftile.ops._check import check_float, check_like
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import compiler_options, launch, register
 from rooftile.ops._replay import empty
 from rooftile.ops.flat.chunks import chunk_ptrs, chunks_of, tail_columns, whole_columns
@@ -204,7 +205,7 @@ class _GLU(torch.autograd.Function):
         return fwd_op(gate, up, activation)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> Any:
         dgate, dup = bwd_op(dy, *ctx.saved_tensors, ctx.activation)
         want_gate, want_up, _ = ctx.needs_input_grad

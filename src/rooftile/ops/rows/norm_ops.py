@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import register
 from rooftile.ops._replay import empty
 from rooftile.ops.rows.norm import Norm, Statistics, norm_forward, statistics_like
@@ -154,7 +155,7 @@ class _Norm(torch.autograd.Function):
         return y if residual is None else (y, h)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dh: Tensor | None = None) -> Any:
         name, n_dims, offset = ctx.args
         x_dtype, r_dtype = ctx.dtypes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rooftile.ops._derivatives import once_differentiable
 from rooftile.ops._launch import (
     compiler_options,
     launch,
@@ -138,7 +139,7 @@ class _Softmax(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy: Tensor) -> tuple[Tensor, None, None, None]:
         (y,) = ctx.saved_tensors
         return bwd_op(dy, y, *ctx.args), None, None, None
