@@ -79,7 +79,8 @@ def test_a_factor_of_a_loss_that_makes_garbage(name, value):
         (lambda x: ops.log_softmax(x, None), "dim must be an integer, got None"),
         (lambda x: ops.softmax(x, (0, 1)), r"dim must be an integer, got \(0, 1\)"),
         (lambda x: ops.softmax(x, -1, torch.int32), "dtype must be float32, .*got torch.int32"),
-        (lambda x: ops.softmax(x, -1, "float32"), "dtype must be float32, .*got float32"),
+        (lambda x: ops.softmax(x, -1, "float32"), "dtype must be float32, .*got 'float32'"),
+        (lambda x: ops.softmax(x, -1, x), r"dtype must .*got a tensor of shape \[3, 8\]"),
         (lambda x: ops.rms_norm(x, N), "normalized_shape must be a tuple or a list .*got 8"),
         (lambda x: ops.layer_norm(x, None), "normalized_shape must be a tuple .*got None"),
         (lambda x: ops.layer_norm(x, (N,), 3.0), "weight must be a tensor, got float"),
@@ -89,6 +90,7 @@ def test_a_factor_of_a_loss_that_makes_garbage(name, value):
         (lambda x: ops.bias_gelu_dropout_residual(x, None, 3.0), "residual must be a tensor"),
         (lambda x: ops.bias_gelu_dropout_residual(x, p=0.5, seed=3), "seed must be a tensor"),
         (lambda x: ops.cross_entropy(x, [0, 1, 2]), "target must be a tensor, got list"),
+        (lambda x: ops.cross_entropy(x, x.softmax(-1)), "target must be int64 or int32, got t"),
         (lambda x: ops.linear_cross_entropy(x, None, TARGET), "linear_weight must be a tensor"),
         (lambda x: ops.rotary_embedding(x[:, None], None, x), "cos must be a tensor"),
         (lambda x: ops.attention(x, x, None), "value must be a tensor, got NoneType"),
@@ -120,3 +122,16 @@ def test_a_tensor_without_memory(op):
     for t in result if isinstance(result, tuple) else (result,):
         assert t.is_meta
         assert t.shape == expected
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize(
+    ("bias", "message"),
+    [(3.0, "must be a tensor, got float"), (torch.ones(5, dtype=torch.int32), "must be float32")],
+)
+def test_a_bias_that_autocast_would_cast(bias, message, enabled):
+    """Looked at before: a float has no ``to``, and integers would come out as floats."""
+    x, weight = torch.randn(3, N), torch.randn(5, N)
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=enabled)
+    with cast, pytest.raises(InputError, match=f"linear_bias {message}"):
+        ops.linear_cross_entropy(x, weight, TARGET, linear_bias=bias)

@@ -39,7 +39,8 @@ def check_float(name: str, t: Tensor) -> None:
 def check_dtype(name: str, dtype: torch.dtype) -> None:
     """One of the three that kernels read and write."""
     if dtype not in FLOAT_DTYPES:
-        raise InputError(f"{name} must be float32, float16 or bfloat16, got {dtype}")
+        got = dtype if isinstance(dtype, torch.dtype) else _shown(dtype)
+        raise InputError(f"{name} must be float32, float16 or bfloat16, got {got}")
 
 
 def check_shape(name: str, t: Tensor, expected: tuple[int, ...]) -> None:

@@ -140,8 +140,8 @@ def cross_entropy(
     if input.dim() == 0:
         raise InputError("input must have a dimension of classes, got a scalar")
     dim = class_dim(input)
-    check_shape("target", target, (*input.shape[:dim], *input.shape[dim + 1 :]))
-    check_target(target, input, input.shape[dim], extras.ignore_index)
+    rows = (*input.shape[:dim], *input.shape[dim + 1 :])
+    check_target(target, input, rows, input.shape[dim], extras.ignore_index)
     if input.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(input, target, reduction, *extras)
     return infer_op(input, target, reduction, *extras)
@@ -163,12 +163,15 @@ def checked_extras(
     )
 
 
-def check_target(target: Tensor, input: Tensor, n_classes: int, ignore_index: int) -> None:
-    """Dtype and device; the values only where that needs no wait, or is asked for."""
+def check_target(
+    target: Tensor, input: Tensor, rows: tuple[int, ...], n_classes: int, ignore_index: int
+) -> None:
+    """Dtype, device and shape; the values only where that needs no wait, or is asked for."""
     check_tensor("target", target)
     if target.dtype not in (torch.int64, torch.int32):
         raise InputError(f"target must be int64 or int32, got {target.dtype}")
     check_device("target", target, "input", input)
+    check_shape("target", target, rows)
     if not checks_targets() or torch.compiler.is_compiling() or target.is_meta or transforms():
         return
     bad = (target != ignore_index) & ((target < 0) | (target >= n_classes))

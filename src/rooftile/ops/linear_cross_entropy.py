@@ -220,6 +220,8 @@ def linear_cross_entropy(
     extras = checked_extras(reduction, ignore_index, label_smoothing, z_loss, softcap)
     for name, given in (("input", input), ("linear_weight", linear_weight)):
         check_float(name, given)
+    if linear_bias is not None:
+        check_float("linear_bias", linear_bias)  # before it is cast
     input, linear_weight, linear_bias = _autocast(input, linear_weight, linear_bias)
     if input.dim() == 0 or linear_weight.dim() != 2:
         raise InputError(
@@ -233,8 +235,7 @@ def linear_cross_entropy(
     for name, t in (("linear_weight", linear_weight), ("linear_bias", linear_bias)):
         if t is not None and t.dtype != input.dtype:
             raise InputError(f"{name} must be {input.dtype} like input, got {t.dtype}")
-    check_shape("target", target, tuple(input.shape[:-1]))
-    check_target(target, input, n_classes, extras.ignore_index)
+    check_target(target, input, tuple(input.shape[:-1]), n_classes, extras.ignore_index)
     rows = target.reshape(-1)
     x = input.reshape(rows.shape[0], width)  # -1 says nothing where the width is 0
     tensors = (x, linear_weight, linear_bias)
