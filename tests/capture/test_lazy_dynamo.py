@@ -22,13 +22,9 @@ def run(code):
     return done.stdout
 
 
-def test_a_capture_does_not_load_it():
-    """The package has its settings and nothing else."""
-    run(AUDIT)
-
-
-def test_compiling_afterwards_works():
-    """What was decorated meanwhile is marked, what was disabled stays uncompiled."""
+def test_a_capture_does_not_load_it_and_compiling_afterwards_works():
+    """The package has its settings and nothing else; what was decorated meanwhile is marked, what
+    was disabled stays uncompiled."""
     code = (
         AUDIT
         + """

@@ -90,11 +90,11 @@ def test_a_width_that_nothing_divides_is_loaded_by_element():
 
 
 def test_stack_and_spills_are_apart_from_registers():
-    """256 floats a thread do not fit 255 registers."""
+    """64 floats a thread do not fit the 32 registers that it may have."""
     kernel = rooftile.compile_kernel(
-        f"{KERNELS}:softmax_kernel", "sm_90", signature=SOFTMAX, BLOCK=32768, num_warps=4
+        f"{KERNELS}:softmax_kernel", "sm_90", signature=SOFTMAX, BLOCK=8192, num_warps=4, maxnreg=32
     )
-    assert kernel.registers == 255
+    assert kernel.registers == 32
     assert kernel.stack_bytes > 0
     assert kernel.spill_store_bytes > 0
     assert kernel.spill_load_bytes > 0
