@@ -57,6 +57,16 @@ def test_other_arguments_are_checked(public):
     assert public.checked == 6
 
 
+@pytest.mark.parametrize("before", [1, 2], ids=["once", "known to the guard"])
+def test_a_value_of_another_type_is_checked(before, public):
+    """True, 1 and 1.0 are equal and have one hash, but where one is right another is refused."""
+    for _ in range(before):
+        public.public(ones(), 1.0)
+    for checked, scale in ((2, 1), (3, True)):
+        public.public(ones(), scale)
+        assert public.checked == checked
+
+
 def test_calls_of_a_public_op_that_are_never_repeated(public):
     """With a gradient to record, with values to look at, and where two ops were called."""
     x = ones()
