@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
         ("nowhere/gpt.py:make", "no folder 'nowhere'"),
         ("unlike_any.py:make", "does not exist in "),
         ("modle.py", "near names: model.py:callable"),
-        ("model.py", "it has model.py:make, model.py:Net, model.py:other"),
+        ("model.py", "it has model.py:make, model.py:other"),
         ("nets/gpt:make", "write nets/gpt.py:make"),
         ("nothing", "must be file.py:callable"),
         ("make:", "must be file.py:callable"),

@@ -69,15 +69,14 @@ def _refuse_missing_file(source: str, name: str) -> None:
 
 
 def _callables(path: Path) -> str:
-    """The functions and classes of a Python file, as targets; empty where there are none."""
+    """The functions of a Python file, as targets; empty for a file that is no Python."""
     if path.suffix != ".py":
         return ""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return ""
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    names = [node.name for node in body if isinstance(node, kinds)]
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
     public = [name for name in names if not name.startswith("_")]
     shown = ", ".join(f"{path}:{name}" for name in public[:_SHOWN])
     more = f" and {len(public) - _SHOWN} more" if len(public) > _SHOWN else ""
