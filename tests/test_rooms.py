@@ -50,6 +50,7 @@ ROOMS = {
             "plan.launch_attention",
             "plan.launch_hopper",
             "plan.launch_packed",
+            "plan.schedule_hopper",
         ),
         ("torch", "triton"),
     ),

@@ -8,12 +8,11 @@ from rooftile.errors import InputError
 from rooftile.plan.launch_hopper import (
     Band,
     backward_apart,
-    backward_schedule,
     flash_backward,
     flash_forward,
-    forward_schedule,
     sums_queries,
 )
+from rooftile.plan.schedule_hopper import backward_schedule, forward_schedule
 
 
 @pytest.mark.parametrize("band", [Band(), Band(None, 0), Band(100, 0), Band(None, -297)])
@@ -32,12 +31,14 @@ def test_every_tile_is_handed_out_once(head_dim, band):
     [
         (64, 512, 512, Band(), 2), (64, 1024, 1024, Band(), 3), (64, 1024, 1024, Band(None, 0), 2),
         (64, 4096, 4096, Band(None, 0), 3), (64, 4096, 4096, Band(255, 0), 2),
+        (64, 4096, 4096, Band(1023, 0), 2), (64, 4096, 4096, Band(2047, 0), 3),
         (64, 100, 4096, Band(None, 3996), 3), (128, 512, 512, Band(), 2),
     ],
 )  # fmt: skip
 def test_queries_of_a_tile(columns, queries, keys, band, groups):
     """Of 64 columns 128 where a query sees few keys, else 192."""
-    assert flash_forward(columns, band.seen(queries, keys)).rows == 64 * groups
+    plan = flash_forward(columns, band.seen(queries, keys), band.left is not None)
+    assert plan.rows == 64 * groups
 
 
 def test_causal_blocks_get_equal_work():

@@ -251,7 +251,7 @@ def _autocast(*tensors: Tensor | None) -> Any:
     first = tensors[0]
     assert first is not None
     device = first.device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+    if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(t if t is None else t.to(dtype) for t in tensors)

@@ -1,22 +1,11 @@
-"""Launch parameters and tile schedules of the attention kernels for Hopper.
-
-A persistent block of threads runs on every SM and takes its tiles from a table made here. Tiles go,
-one after the other, to the least loaded block; where a mask makes them unequal, the long ones come
-first, inside a group of heads whose keys and values stay in the L2 cache together.
-"""
+"""Launch parameters of the attention kernels for Hopper, by head dimension and by what is seen."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from rooftile.errors import InputError
 
-# Of 50 MB of L2: K and V of a group of heads (30 MB and more measured slower); Q, dO and sums of dQ
-_KV_BYTES = 15e6
-_Q_BYTES = 30e6
 WIDTHS = (64, 128, 256)
 
 
@@ -59,9 +48,11 @@ _FORWARD = {
     128: FlashForward(128, 2, 64, 128, 2, 128, 240, 24),
     256: FlashForward(256, 2, 64, 64, 2, 128, 240, 24),
 }
-# A tile of 192 queries under a mask multiplies much that few of them see, where there are few keys:
-# causal, 64 columns on an H200, 273 TFLOP/s for 210 at 512 keys, 371 for 305 at 1,024
+# A tile of 192 queries under a mask multiplies much that few of them see, where there are few keys.
+# Causal, 64 columns on an H200: 273 TFLOP/s for 210 at 512 keys, 371 for 305 at 1,024, at 2,048 3 %
+# less; windows of 256 keys in 0.64 of the time, of 1,024 in 0.82
 _SHORT_KEYS = 640
+_SHORT_WINDOW = 1100
 _SHORT = {64: FlashForward(64, 2, 64, 128, 3, 64, 240, 24)}
 
 
@@ -102,81 +93,20 @@ def width_of(head_dim: int) -> int:
     raise InputError(f"head_dim must be at most {WIDTHS[-1]}, got {head_dim}")
 
 
-def flash_forward(head_dim: int, keys: float = float("inf")) -> FlashForward:
+def flash_forward(
+    head_dim: int, keys: float = float("inf"), windowed: bool = False
+) -> FlashForward:
     """Launch parameters of the forward for a head dimension.
 
     Args:
         head_dim: Of the wider operand.
         keys: That a query sees, about.
+        windowed: Whether a query sees none of the first keys.
     """
     width = width_of(head_dim)
-    if keys <= _SHORT_KEYS and width in _SHORT:
+    if keys <= (_SHORT_WINDOW if windowed else _SHORT_KEYS) and width in _SHORT:
         return _SHORT[width]
     return _FORWARD[width]
-
-
-@lru_cache(maxsize=128)
-def forward_schedule(
-    plan: FlashForward,
-    heads: int,
-    group: int,
-    n_queries: int,
-    n_keys: int,
-    band: Band,
-    n_blocks: int,
-) -> tuple[tuple[int, ...], ...]:
-    """Tiles of every persistent block.
-
-    Args:
-        plan: Launch parameters.
-        heads: Query heads times batch.
-        group: Query heads that share a key head.
-        n_queries: Query rows.
-        n_keys: Keys.
-        band: The mask.
-        n_blocks: Blocks at a time: SMs.
-
-    Returns:
-        A list of tiles for each block, ``head << 16 | first row / 64``.
-    """
-    starts = range(0, n_queries, plan.rows)
-    cost = []
-    for row in starts:
-        first, end = band.keys(row, plan.rows, n_keys)
-        cost.append(max(1, -(-end // plan.block_n) - first // plan.block_n) + 1.0)
-    tiles = [(c, row // 64) for c, row in zip(cost, starts, strict=True)]
-    fit = max(1, int(_KV_BYTES // (4 * n_keys * plan.width))) * group
-    return _greedy(_in_order(tiles, heads, fit), heads * len(tiles), n_blocks)
-
-
-def _in_order(
-    tiles: list[tuple[float, int]], heads: int, fit: int, ordered: bool = False
-) -> Iterator[tuple[float, int]]:
-    """Tiles of all heads, in groups of nearly as many heads as fit, long tiles first.
-
-    The groups are about equal: a small last one would hand out long tiles when nothing is left to
-    balance them. Where all tiles are alike, a group is one head. ``ordered`` keeps their order.
-    """
-    alike = len({cost for cost, _ in tiles}) == 1
-    groups = heads if alike else max(1, heads // fit)
-    longest = tiles if ordered else sorted(tiles, key=lambda tile: -tile[0])
-    for g in range(groups):
-        for cost, start in longest:
-            for head in range(heads * g // groups, heads * (g + 1) // groups):
-                yield cost, head << 16 | start
-
-
-def _greedy(
-    tiles: Iterator[tuple[float, int]], n_tiles: int, n_blocks: int
-) -> tuple[tuple[int, ...], ...]:
-    """Each tile to the block with the least work so far."""
-    lists: list[list[int]] = [[] for _ in range(min(n_blocks, n_tiles))]
-    loads = [(0.0, block) for block in range(len(lists))]
-    for cost, code in tiles:
-        load, block = loads[0]
-        lists[block].append(code)
-        heapq.heapreplace(loads, (load + cost, block))
-    return tuple(map(tuple, lists))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,28 +219,3 @@ def flash_backward(head_dim: int, steps: float = 0) -> FlashBackward:
     if steps >= _LONG_STEPS and width in _LONG:
         return _LONG[width]
     return _BACKWARD[width]
-
-
-@lru_cache(maxsize=128)
-def backward_schedule(
-    plan: FlashBackward,
-    heads: int,
-    n_queries: int,
-    n_keys: int,
-    band: Band,
-    n_blocks: int,
-) -> tuple[tuple[int, ...], ...]:
-    """Tiles of every persistent block of the backward: as ``forward_schedule``, tiles of keys.
-
-    Groups of heads are small, so that their sums of dQ stay in L2 too: with Q and dO alone counted,
-    a causal backward of 512 keys took 1.16 times as long.
-    """
-    starts = range(0, n_keys, plan.keys)
-    tiles = []
-    for key in starts:
-        first, end = band.queries(key, plan.keys, n_queries)
-        steps = max(0, -(-end // plan.block_m) - first // plan.block_m)
-        tiles.append((steps + 2.0, key // 64))
-    fit = max(1, int(_Q_BYTES // (8 * n_queries * plan.width)))  # 2, 2 and 4 bytes
-    ordered = band.left is not None
-    return _greedy(_in_order(tiles, heads, fit, ordered), heads * len(tiles), n_blocks)

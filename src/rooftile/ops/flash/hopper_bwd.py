@@ -24,10 +24,10 @@ from rooftile.plan.launch_hopper import (
     FlashBackward,
     FlashBackwardWide,
     backward_apart,
-    backward_schedule,
     flash_backward,
     sums_queries,
 )
+from rooftile.plan.schedule_hopper import backward_schedule
 
 _LOG2E = math.log2(math.e)
 _ROWS = 64

@@ -13,7 +13,8 @@ from rooftile.ops._launch import launch, sm_count
 from rooftile.ops.flash.hopper_fwd_kernel import attention_fwd_kernel
 from rooftile.ops.flash.hopper_tma import head_tiles, ragged_tiles, why_not
 from rooftile.ops.flash.packed_tiles import Packing, Tiling, packed_tiles
-from rooftile.plan.launch_hopper import WIDTHS, Band, FlashForward, flash_forward, forward_schedule
+from rooftile.plan.launch_hopper import WIDTHS, Band, FlashForward, flash_forward
+from rooftile.plan.schedule_hopper import forward_schedule
 
 _LOG2E = math.log2(math.e)
 
@@ -111,7 +112,7 @@ def attention_fwd(
     """
     band, of = Band(left, right), 1 if packing is None else max(1, packing.batch)
     keys = band.seen(q.shape[2] // of, k.shape[2] // of)  # packed, in one of mean length
-    plan = flash_forward(max(q.shape[-1], v.shape[-1]), keys)
+    plan = flash_forward(max(q.shape[-1], v.shape[-1]), keys, left is not None)
     launch_fwd(plan, q, k, v, o, lse, scale, band, packing)
 
 
