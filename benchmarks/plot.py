@@ -6,6 +6,7 @@ PNG an op and pass that was run at several widths. It needs matplotlib, the extr
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,27 +34,27 @@ def latest(rows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def sweeps(rows: Sequence[Measurement]) -> dict[Group, list[Measurement]]:
-    """Groups with at least two widths, in rows large enough to be about the kernel."""
-    large = [row for row in latest(rows) if row.cost.bytes >= _LEAST_ROWS]
+    """Groups of rows by columns, at two widths or more, large enough to be about the kernel."""
+    large = [row for row in latest(rows) if row.cost.bytes >= _LEAST_ROWS and len(row.shape) == 2]
     found = groups(large)
     return {group: rows for group, rows in found.items() if len(set(map(columns_of, rows))) > 1}
 
 
 def draw(group: Group, rows: Sequence[Measurement], axes: Any) -> None:
-    """One chart: columns across, percent of a copy upward."""
+    """One chart: columns across, percent of a copy upward; no line where a provider fails."""
+    widths = sorted({columns_of(row) for row in rows})
     for provider in providers_of(rows):
-        mine = sorted((row for row in rows if row.provider == provider), key=columns_of)
+        mine = {columns_of(row): percent(row) for row in rows if row.provider == provider}
         ours = provider == OURS
         axes.plot(
-            [columns_of(row) for row in mine],
-            [percent(row) for row in mine],
+            widths,
+            [mine.get(width, math.nan) for width in widths],
             marker="o",
             markersize=5 if ours else 4,
             linewidth=2.4 if ours else 1.4,
             color=colour(provider),
             label=_NAMES.get(provider, provider),
         )
-    widths = sorted({columns_of(row) for row in rows})
     axes.axhline(100, color="#888", linewidth=0.8, linestyle=":")
     axes.set_xscale("log", base=2)
     axes.set_xticks([n for n in widths if n & (n - 1) == 0])
@@ -87,7 +88,7 @@ def write(rows: Sequence[Measurement], folder: Path) -> list[Path]:
         figure = Figure(figsize=(8, 4.4), layout="constrained")
         axes = figure.add_subplot()
         draw(group, members, axes)
-        axes.legend(frameon=False, ncols=5, loc="lower center", fontsize=9)
+        figure.legend(frameon=False, ncols=5, loc="outside lower center", fontsize=9)
         gpu, date = members[0].environment.gpu, members[0].environment.started[:10]
         figure.text(0.995, 0.99, f"{gpu}, {date}", ha="right", va="top", fontsize=8, color="#666")
         name = "_".join(group[:2]).replace("[", "_").replace("]", "")
