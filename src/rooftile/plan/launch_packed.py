@@ -17,9 +17,9 @@ def most_tiles(tokens: int, sequences: int, rows: int, heads: int) -> int:
     return (tokens // rows + sequences + 1) * heads
 
 
-def table_rounds(tiles: int, blocks: int) -> int:
-    """Rounds of the table: of a tile for each block. One more than used: the kernels read ahead."""
-    return -(-tiles // blocks) + 1
+def table_rounds(tiles: int, blocks: int, dealt: bool) -> int:
+    """Rounds of the table: a tile for each block; dealt, one more, for the kernels read ahead."""
+    return -(-tiles // blocks) + dealt
 
 
 def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool) -> int:

@@ -340,7 +340,7 @@ def packed_tiles(
     device, batch, band = packing.cu_q.device, packing.batch, tiling.band
     blocks, few = sm_count(device), 0
     own = n_keys if tiling.of_keys else n_queries
-    rounds = table_rounds(most_tiles(own, batch, tiling.rows, tiling.heads), blocks)
+    rounds = table_rounds(most_tiles(own, batch, tiling.rows, tiling.heads), blocks, tiling.dealt)
     # one allocation: the table, how many, and what many sequences are put in order in
     size, many = rounds * blocks * _RECORD, batch + 1 > _FEW
     memory = torch.empty(size + blocks + many * (batch + 1) * (_RECORD + 1), dtype=torch.int32,
