@@ -122,12 +122,13 @@ def test_no_sequences_share_a_block_of_rows(lengths, after, device):
 
 
 @pytest.mark.parametrize(
-    ("rows", "width", "group", "of_keys", "rounds"),
+    ("rows", "width", "group", "of_keys", "dealt", "rounds"),
     [
-        (192, 64, 1, False, 4), (128, 128, 1, False, 3), (128, 256, 1, False, 2),
-        (128, 128, 8, False, 4), (128, 64, 1, True, 4), (128, 128, 1, True, 2),
+        (192, 64, 1, False, True, 4), (128, 128, 1, False, True, 3), (128, 256, 1, False, True, 2),
+        (128, 128, 8, False, True, 4), (128, 64, 1, True, True, 3), (128, 128, 1, True, True, 1),
+        (128, 64, 1, True, False, 1), (128, 256, 1, False, False, 1),
     ],
 )  # fmt: skip
-def test_rounds_sorted_together_fit_the_cache(rows, width, group, of_keys, rounds):
-    """26 MB of K and V, 35 MB of Q, dO and sums; two at least, four at most."""
-    assert sorted_rounds(rows, width, group, 132, of_keys) == rounds
+def test_rounds_sorted_together_fit_the_cache(rows, width, group, of_keys, dealt, rounds):
+    """26 MB of K and V, 30 MB of Q, dO and sums; one where each block takes one tile."""
+    assert sorted_rounds(rows, width, group, 132, of_keys, dealt) == rounds

@@ -6,10 +6,10 @@ and says how many rounds of it are sorted together.
 
 from __future__ import annotations
 
-# Of 50 MB of L2. K and V of 30 MB measured slower, and three rounds sorted together for two leave
-# blocks nearer to each other by 1 % at 128 columns, where they are 26 MB
+# Of 50 MB of L2, as in ``launch_hopper``; but three rounds sorted together, 26 MB of K and V at 128
+# columns, leave blocks nearer to each other than two by 1 %
 _KV_BYTES = 26e6
-_Q_BYTES = 35e6
+_Q_BYTES = 30e6
 _MOST_ROUNDS = 4
 
 
@@ -23,11 +23,13 @@ def table_rounds(tiles: int, blocks: int, dealt: bool) -> int:
     return -(-tiles // blocks) + dealt
 
 
-def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool) -> int:
+def sorted_rounds(
+    rows: int, width: int, group: int, blocks: int, of_keys: bool, dealt: bool
+) -> int:
     """Rounds whose tiles are sorted together, at least; up to twice as many but one are.
 
-    Two or more, so that a block's long tile of one round is made up for in the next; as many as
-    leave the other side's operands in L2; but as few as are compared with each other soon.
+    As many as leave the other side's operands in L2, but few, for tiles are compared with each
+    other. Of the forward, two at least: a block's long tile of one is made up for in the next.
 
     Args:
         rows: Queries or keys of a tile.
@@ -35,7 +37,9 @@ def sorted_rounds(rows: int, width: int, group: int, blocks: int, of_keys: bool)
         group: Query heads that share a key head.
         blocks: Blocks at a time.
         of_keys: Tiles are of keys, the other side Q, dO and sums of dQ; else K and V.
+        dealt: Whether blocks take tile after tile; else each takes one.
     """
     tile = rows * width * (8 * group if of_keys else 4 / group)
     fit = (_Q_BYTES if of_keys else _KV_BYTES) // (blocks * tile)
-    return int(min(max(2, fit), _MOST_ROUNDS))
+    least = 2 if dealt and not of_keys else 1
+    return int(min(max(least, fit), _MOST_ROUNDS if dealt else 1))

@@ -363,7 +363,9 @@ def packed_tiles(
         packing.cu_q, packing.cu_k, first, sequences, table, count, batch, batch.bit_length(),
         tiling.heads, n_queries, n_keys, rounds, band.left or 0, band.right or 0,
         BLOCKS=blocks, FEW=few, SIZE=_SIZE, OTHERS=_OTHERS, WIDE=power_of_two(blocks),
-        TURNS=sorted_rounds(tiling.rows, tiling.width, tiling.group, blocks, tiling.of_keys),
+        TURNS=sorted_rounds(
+            tiling.rows, tiling.width, tiling.group, blocks, tiling.of_keys, tiling.dealt
+        ),
         ROWS=tiling.rows, STEP=tiling.step, OF_KEYS=tiling.of_keys, RIGHT=band.right is not None,
         LEFT=band.left is not None, BOTTOM=packing.bottom and bounded, SORT=sort,
         DEAL=tiling.dealt, num_warps=4,
