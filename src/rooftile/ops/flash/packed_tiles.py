@@ -213,15 +213,16 @@ def deal_tiles_kernel(
         end = tl.minimum(turns * (part + 1) // parts * BLOCKS, total)
         rank = start
         for o in range(tl.min(start, 0), tl.max(end, 0), OTHERS):
+            # names of their own: here vectors have another length, which a loop may not change
             other = o + tl.arange(0, OTHERS)
             if FEW:
-                hit = firsts[None, :] <= other[:, None]
-                hit = hit & (other[:, None] < (firsts + tiles)[None, :])
-                inside = other - _picked(hit, firsts)
-                q_other, k_other = _picked(hit, q_lens), _picked(hit, k_lens)
+                is_of = firsts[None, :] <= other[:, None]
+                is_of = is_of & (other[:, None] < (firsts + tiles)[None, :])
+                within = other - _picked(is_of, firsts)
+                q_other, k_other = _picked(is_of, q_lens), _picked(is_of, k_lens)
             else:
-                inside, q_other, k_other, _ = _searched(first_ptr, seq_ptr, other, batch + 1, steps)
-            _, at_other = _head_and_row(inside, k_other if OF_KEYS else q_other, ROWS)
+                within, q_other, k_other, _ = _searched(first_ptr, seq_ptr, other, batch + 1, steps)
+            _, at_other = _head_and_row(within, k_other if OF_KEYS else q_other, ROWS)
             found = _steps_of(
                 at_other, q_other, k_other, left, right, ROWS, STEP, OF_KEYS, RIGHT, LEFT, BOTTOM
             )
