@@ -99,14 +99,14 @@ def hot_loops(code):
 RELOADED = 4  # values of a hot loop of the unordered backward of 128 columns, under Triton 3.6
 
 
-def examine(function, loads=0, stores=0, reloaded=0):
+def examine(function, loads=0, stores=0, reloaded=0, stored=0):
     """Every kernel fits an SM, multiplies by wgmma, and keeps its hot loops out of memory.
 
     ``loads``, ``stores``: how many of a loop's values may come from local memory and go there under
-    a Triton above 3.6; ``reloaded``: how many may come from there under 3.6, where none goes there.
+    a Triton above 3.6; ``reloaded``, ``stored``: under 3.6.
     """
     if triton.__version__.startswith("3.6."):
-        loads, stores = reloaded, 0
+        loads, stores = reloaded, stored
     found = list(compiled(function))
     assert found
     for name, resources, code, _ in found:
