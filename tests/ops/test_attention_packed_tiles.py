@@ -91,10 +91,10 @@ def test_every_tile_once(q_lens, k_lens, band, bottom, dealt, of_keys, device):
 
 
 def test_blocks_have_as_much_to_do(device):
-    """Under a causal mask, where tiles in their own order would give a block up to a tenth more."""
-    lengths = [1024, 700, 512, 300, 300, 64, 1024]
+    """Under a causal mask, where tiles in their own order would give a block a quarter more."""
+    lengths = [1100, 900, 700, 500, 300]
     packing = Packing(starts(lengths, device), starts(lengths, device))
-    tiling = Tiling(128, 128, 8, 1, 128, Band(None, 0))
+    tiling = Tiling(128, 128, 3, 1, 128, Band(None, 0))
     table, count = packed_tiles.packed_tiles(packing, tiling, sum(lengths), sum(lengths))
     records = [tuple(record[:6]) for record in table.tolist()]
     loads = [
