@@ -15,6 +15,7 @@ from rooftile.ops._derivatives import check_derivative
 FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _TRACED = (torch.SymFloat, torch.SymInt)
 _MOST_FLOAT = torch.finfo(torch.float32).max
+_LEAST_SOFTCAP = torch.finfo(torch.float32).tiny  # below it float32 has few digits, then none
 _LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1
 _MOST_TEXT = 100  # characters of a wrong value that a message shows
 
@@ -39,7 +40,7 @@ def check_float(name: str, t: Tensor) -> None:
 def check_dtype(name: str, dtype: torch.dtype) -> None:
     """One of the three that kernels read and write."""
     if dtype not in FLOAT_DTYPES:
-        got = dtype if isinstance(dtype, torch.dtype) else _shown(dtype)
+        got = dtype if isinstance(dtype, torch.dtype) else shown(dtype)
         raise InputError(f"{name} must be float32, float16 or bfloat16, got {got}")
 
 
@@ -86,7 +87,7 @@ def check_trailing(name: str, x: Tensor, normalized_shape: Sequence[int]) -> tup
     if not isinstance(normalized_shape, (tuple, list)):
         raise InputError(
             "normalized_shape must be a tuple or a list of integers, "
-            f"got {_shown(normalized_shape)}"
+            f"got {shown(normalized_shape)}"
         )
     normalized_shape = tuple([check_whole("normalized_shape", size) for size in normalized_shape])
     n = len(normalized_shape)
@@ -111,11 +112,11 @@ def check_real(name: str, value: object) -> float:
     if type(value) is float or isinstance(value, _TRACED):
         return value  # type: ignore[return-value]
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number, got {_shown(value)}")
+        raise InputError(f"{name} must be a number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
-        raise InputError(f"{name} must be finite, got {_shown(value)}") from None
+        raise InputError(f"{name} must be finite, got {shown(value)}") from None
 
 
 def check_whole(name: str, value: object) -> int:
@@ -124,10 +125,10 @@ def check_whole(name: str, value: object) -> int:
         if isinstance(value, torch.SymInt):
             return value  # type: ignore[return-value]
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise InputError(f"{name} must be an integer, got {_shown(value)}")
+            raise InputError(f"{name} must be an integer, got {shown(value)}")
         value = int(value)
     if not _LEAST_INT <= value <= _MOST_INT:
-        raise InputError(f"{name} must be an integer of 64 bits, got {_shown(value)}")
+        raise InputError(f"{name} must be an integer of 64 bits, got {shown(value)}")
     return value
 
 
@@ -149,6 +150,14 @@ def check_number(name: str, value: object) -> float:
     return check_finite(name, number)
 
 
+def check_softcap(softcap: object) -> float:
+    """A bound of logits, by which they are divided; 0: none."""
+    number = check_number("softcap", softcap)
+    if 0.0 < number < _LEAST_SOFTCAP:
+        raise InputError(f"softcap must be 0 or at least {_LEAST_SOFTCAP}, got {number}")
+    return number
+
+
 def check_probability(name: str, p: object) -> float:
     """A probability lies in [0, 1]."""
     number = check_real(name, p)
@@ -163,14 +172,14 @@ def check_switch(name: str, value: object) -> bool:
         return value
     if isinstance(value, torch.SymBool):
         return value  # type: ignore[return-value]
-    raise InputError(f"{name} must be True or False, got {_shown(value)}")
+    raise InputError(f"{name} must be True or False, got {shown(value)}")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
         words = ", ".join(choices[:-1])
-        raise InputError(f"{name} must be {words} or {choices[-1]}, got {_shown(value)}")
+        raise InputError(f"{name} must be {words} or {choices[-1]}, got {shown(value)}")
 
 
 def check_approximate(approximate: str) -> None:
@@ -178,7 +187,7 @@ def check_approximate(approximate: str) -> None:
     check_choice("approximate", approximate, ("none", "tanh"))
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """What came, in a line: a tensor's values are not fetched."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_whole
+from rooftile.ops._check import check_switch, check_whole
 from rooftile.ops._launch import sm_count
 from rooftile.ops.flash.arguments import Options, op_arguments
 from rooftile.ops.flash.call import Call
@@ -118,6 +118,8 @@ def scaled_dot_product_attention(
     Source:
         https://arxiv.org/abs/2307.08691
     """
+    check_switch("is_causal", is_causal)
+    check_switch("enable_gqa", enable_gqa)
     if attn_mask is not None and is_causal:
         raise InputError("attn_mask must be None where is_causal is set")
     q, k, v, mask, lead = torch_views(query, key, value, attn_mask, enable_gqa)
@@ -207,6 +209,7 @@ def attention(
         https://arxiv.org/abs/2307.08691; https://arxiv.org/abs/2108.12409 (ALiBi);
         https://arxiv.org/abs/2408.00118 (softcap); https://arxiv.org/abs/2309.17453 (sinks)
     """
+    check_switch("return_lse", return_lse)
     options = Options(
         attn_mask, is_causal, alignment, window_size, softcap, alibi_slopes, sinks, dropout_p, seed,
         scale, layout, deterministic, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,

@@ -21,6 +21,7 @@ from rooftile.ops._check import (
     check_float,
     check_number,
     check_probability,
+    check_softcap,
     check_shape,
     check_tensor,
     check_whole,
@@ -30,7 +31,6 @@ from rooftile.ops._launch import INTERPRETED
 from rooftile.ops._repeat import repeats
 from rooftile.ops.rows.cross_entropy import Extras, bwd_op, class_dim, fwd_op, infer_op
 
-_LEAST_SOFTCAP = torch.finfo(torch.float32).tiny  # below it float32 has few digits, then none
 _asked = INTERPRETED or os.environ.get("ROOFTILE_CHECK_TARGETS") == "1"
 
 
@@ -152,9 +152,7 @@ def checked_extras(
 ) -> Extras:
     """The numbers that both forms of the loss take."""
     check_choice("reduction", reduction, ("none", "mean", "sum"))
-    softcap = check_number("softcap", softcap)
-    if 0.0 < softcap < _LEAST_SOFTCAP:
-        raise InputError(f"softcap must be 0 or at least {_LEAST_SOFTCAP}, got {softcap}")
+    softcap = check_softcap(softcap)
     return Extras(
         check_whole("ignore_index", ignore_index),
         check_probability("label_smoothing", label_smoothing),

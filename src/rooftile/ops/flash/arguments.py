@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from rooftile.errors import InputError
-from rooftile.ops._check import check_device, check_probability, check_tensor, check_whole
+from rooftile.ops._check import (
+    check_choice,
+    check_device,
+    check_finite,
+    check_probability,
+    check_softcap,
+    check_switch,
+    check_tensor,
+    check_whole,
+)
 from rooftile.ops.flash import checks
 
 
@@ -48,25 +57,32 @@ def op_arguments(
     """
     for name, given in (("query", query), ("key", key), ("value", value)):
         check_tensor(name, given)
+    if options.attn_mask is not None:
+        check_tensor("attn_mask", options.attn_mask)
     query, key, value, mask = _autocast(query, key, value, options.attn_mask)
-    checks.check_choice("layout", options.layout, checks.LAYOUTS)
-    checks.check_choice("alignment", options.alignment, checks.ALIGNMENTS)
+    check_choice("layout", options.layout, checks.LAYOUTS)
+    check_choice("alignment", options.alignment, checks.ALIGNMENTS)
+    check_switch("is_causal", options.is_causal)
+    check_switch("deterministic", options.deterministic)
     packed = options.cu_seqlens_q is not None or options.cu_seqlens_k is not None
     paged = options.block_table is not None
     inside = packed or options.layout == "bshd"
     q, k, v = (_heads_first(*named, packed, inside)
                for named in (("query", query), ("key", key), ("value", value)))  # fmt: skip
     checks.check_qkv(q, k, v, packed, paged)
-    scale = q.shape[-1] ** -0.5 if options.scale is None else options.scale
-    checks.check_numbers(scale, options.softcap, options.window_size)
-    check_probability("dropout_p", options.dropout_p)
-    check_whole("num_splits", options.num_splits)
-    if options.num_splits < 0:
-        raise InputError(f"num_splits must be at least 0 (chosen), got {options.num_splits}")
+    scale = q.shape[-1] ** -0.5 if options.scale is None else check_finite("scale", options.scale)
+    softcap = check_softcap(options.softcap)
+    dropout_p = check_probability("dropout_p", options.dropout_p)
+    num_splits = check_whole("num_splits", options.num_splits)
+    if num_splits < 0:
+        raise InputError(f"num_splits must be at least 0 (chosen), got {num_splits}")
     longest_q, longest_k = (_packed_lengths if packed else _lengths)(q, k, options)
+    left, right = checks.check_window(options.window_size, longest_q, longest_k)
     batch = options.cu_seqlens_q.numel() - 1 if options.cu_seqlens_q is not None else q.shape[0]
     heads = q.shape[1]
-    _refuse_together(options, packed, paged, any(t.requires_grad for t in (q, k, v)))
+    _refuse_together(options, packed, paged)
+    if paged and torch.is_grad_enabled():
+        _refuse_gradients(query=q, key=k, value=v, sinks=options.sinks)
     if mask is not None:
         mask = checks.check_mask(mask, (batch, heads, longest_q, longest_k), q)
     slopes = options.alibi_slopes
@@ -74,16 +90,15 @@ def op_arguments(
         slopes = checks.check_slopes(slopes, batch, heads, q)
     if options.sinks is not None:
         checks.check_sinks(options.sinks, heads, q)
-    left, right = options.window_size
     small = (
         options.sinks, options.cu_seqlens_q, options.cu_seqlens_k, options.seqused_k,
         options.block_table,
     )  # fmt: skip
     return (
         q, k, v, mask, slopes, *map(checks.side_by_side, small), _seed(q, options), scale,
-        float(options.softcap), left, 0 if options.is_causal else right,
-        options.alignment == "bottom_right", float(options.dropout_p), longest_q, longest_k,
-        options.deterministic, mask is not None and mask.requires_grad, options.num_splits,
+        float(softcap), left, 0 if options.is_causal else right,
+        options.alignment == "bottom_right", float(dropout_p), longest_q, longest_k,
+        options.deterministic, mask is not None and mask.requires_grad, num_splits,
         inside or _lies_inside(q),
     ), inside  # fmt: skip
 
@@ -133,12 +148,12 @@ def _packed_lengths(q: Tensor, k: Tensor, options: Options) -> tuple[int, int]:
         checks.check_index(name, cu, (None,), q)
         if cu.numel() < 1:
             raise InputError(f"{name} must hold a start at least, got none")
-        most = t.shape[2] if longest is None else longest
-        check_whole(f"max_seqlen_{side}", most)
+        tokens = t.shape[2]
+        most = tokens if longest is None else check_whole(f"max_seqlen_{side}", longest)
         if most < 0:
             raise InputError(f"max_seqlen_{side} must be at least 0, got {most}")
-        checks.check_starts(name, cu, t.shape[2], most)
-        found.append(most)
+        checks.check_starts(name, cu, tokens, most)
+        found.append(min(most, tokens))  # no sequence is longer, and a grid has its limits
     assert options.cu_seqlens_q is not None
     assert options.cu_seqlens_k is not None
     if options.cu_seqlens_q.shape != options.cu_seqlens_k.shape:
@@ -149,7 +164,16 @@ def _packed_lengths(q: Tensor, k: Tensor, options: Options) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _refuse_together(options: Options, packed: bool, paged: bool, gradient: bool) -> None:
+def _refuse_gradients(**tensors: Tensor | None) -> None:
+    """The kernel that reads pages has no backward."""
+    for name, t in tensors.items():
+        if t is not None and t.requires_grad:
+            raise InputError(
+                f"{name} must not require a gradient where keys lie in pages (block_table)"
+            )
+
+
+def _refuse_together(options: Options, packed: bool, paged: bool) -> None:
     """What has no meaning, or no kernel, together."""
     lengths = options.seqused_k is not None
     given = options.attn_mask is not None
@@ -160,8 +184,6 @@ def _refuse_together(options: Options, packed: bool, paged: bool, gradient: bool
         raise InputError("attn_mask must be None where sequences are packed or paged")
     if not packed and (options.max_seqlen_q is not None or options.max_seqlen_k is not None):
         raise InputError("max_seqlen_q and max_seqlen_k must be None without cu_seqlens")
-    if paged and gradient and torch.is_grad_enabled():
-        raise InputError("key must not require a gradient where it lies in pages (block_table)")
     if paged and options.dropout_p > 0:
         raise InputError("dropout_p must be 0 where keys lie in pages (block_table)")
 
@@ -169,14 +191,13 @@ def _refuse_together(options: Options, packed: bool, paged: bool, gradient: bool
 def _seed(q: Tensor, options: Options) -> Tensor | None:
     """The given seed, or one out of torch's generator, on the device: nothing waits for it."""
     seed = options.seed
+    if seed is not None:
+        check_device("seed", seed, "query", q)
+        if seed.dtype != torch.int64 or seed.numel() != 1:
+            raise InputError(f"seed must be one int64, got {seed.numel()} of {seed.dtype}")
     if options.dropout_p == 0:
         return None
-    if seed is None:
-        return torch.randint(2**62, (1,), device=q.device)
-    check_device("seed", seed, "query", q)
-    if seed.dtype != torch.int64 or seed.numel() != 1:
-        raise InputError(f"seed must be one int64, got {seed.numel()} of {seed.dtype}")
-    return seed.view(1)
+    return torch.randint(2**62, (1,), device=q.device) if seed is None else seed.view(1)
 
 
 def _autocast(*tensors: Tensor | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from itertools import pairwise
 
@@ -14,9 +13,9 @@ from rooftile.ops._check import (
     FLOAT_DTYPES,
     check_device,
     check_float,
-    check_real,
     check_tensor,
     check_whole,
+    shown,
 )
 from rooftile.ops._derivatives import check_derivative
 from rooftile.ops._launch import INTERPRETED
@@ -25,6 +24,7 @@ MAX_HEAD_DIM = 256
 ALIGNMENTS = ("top_left", "bottom_right")
 LAYOUTS = ("bhsd", "bshd")
 CHECK_VALUES = "ROOFTILE_CHECK_SEQLENS"
+_FAR = 2**30  # keys of a window's side; two of them are still 32 bits
 
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor, packed: bool, paged: bool) -> None:
@@ -62,7 +62,6 @@ def check_dimensions(name: str, t: Tensor, n: int, what: str) -> None:
 
 def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Tensor:
     """A mask that broadcasts to the scores, as 4 dimensions."""
-    check_tensor("attn_mask", mask)
     check_device("attn_mask", mask, "query", q)
     check_derivative("attn_mask", mask)
     if mask.dtype != torch.bool and mask.dtype not in FLOAT_DTYPES:
@@ -74,27 +73,30 @@ def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Ten
     return mask.view(sizes) if mask.dim() < 4 else mask
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """One of a few words."""
-    if value not in choices:
-        raise InputError(f"{name} must be {' or '.join(choices)}, got {value!r}")
+def check_window(
+    window_size: tuple[int, int], longest_q: int, longest_k: int
+) -> tuple[int, int]:
+    """Two sides, -1 where unlimited, as one is that reaches past the longest sequence.
 
-
-def check_numbers(scale: float, softcap: float, window_size: tuple[int, int]) -> None:
-    """Factors are finite; a window has two sides, -1 where unlimited."""
-    check_real("scale", scale)
-    if not -math.inf < scale < math.inf:  # as a traced scale can be compared
-        raise InputError(f"scale must be finite, got {scale}")
-    check_real("softcap", softcap)
-    if not 0.0 <= softcap < math.inf:
-        raise InputError(f"softcap must be finite and at least 0, got {softcap}")
-    two = isinstance(window_size, (tuple, list)) and len(window_size) == 2
-    for side in window_size if two else ():
-        check_whole("window_size", side)
-    if not two or min(window_size) < -1:
+    Kernels add a side to a row in 32 bits.
+    """
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise InputError(
-            f"window_size must be two numbers (left, right), -1 or more, got {window_size}"
+            f"window_size must be two numbers (left, right), -1 or more, got {shown(window_size)}"
         )
+    left, right = window_size
+    left, right = check_whole("window_size", left), check_whole("window_size", right)
+    if left < -1 or right < -1:
+        raise InputError(
+            f"window_size must be two numbers (left, right), -1 or more, got {(left, right)}"
+        )
+    if left < _FAR and right < _FAR:
+        return left, right
+    if longest_q > _FAR or longest_k > _FAR:
+        raise InputError(
+            f"window_size must be under {_FAR} where sequences are as long, got {(left, right)}"
+        )
+    return -1 if left >= _FAR else left, -1 if right >= _FAR else right
 
 
 def check_slopes(slopes: Tensor, batch: int, heads: int, q: Tensor) -> Tensor:
@@ -105,7 +107,8 @@ def check_slopes(slopes: Tensor, batch: int, heads: int, q: Tensor) -> Tensor:
             f"alibi_slopes must be float32 of shape {[heads]} or {[batch, heads]}, "
             f"got {slopes.dtype} {list(slopes.shape)}"
         )
-    if slopes.requires_grad:
+    check_derivative("alibi_slopes", slopes)
+    if slopes.requires_grad and torch.is_grad_enabled():
         raise InputError("alibi_slopes must not require a gradient: there is none for them")
     return slopes.view(-1, heads)
 
