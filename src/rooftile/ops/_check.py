@@ -86,8 +86,7 @@ def check_trailing(name: str, x: Tensor, normalized_shape: Sequence[int]) -> tup
     """``normalized_shape`` names the last dimensions of x, one at least."""
     if not isinstance(normalized_shape, (tuple, list)):
         raise InputError(
-            "normalized_shape must be a tuple or a list of integers, "
-            f"got {shown(normalized_shape)}"
+            f"normalized_shape must be a tuple or a list of integers, got {shown(normalized_shape)}"
         )
     normalized_shape = tuple([check_whole("normalized_shape", size) for size in normalized_shape])
     n = len(normalized_shape)

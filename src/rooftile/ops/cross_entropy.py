@@ -21,8 +21,8 @@ from rooftile.ops._check import (
     check_float,
     check_number,
     check_probability,
-    check_softcap,
     check_shape,
+    check_softcap,
     check_tensor,
     check_whole,
 )

@@ -73,9 +73,7 @@ def check_mask(mask: Tensor, shape: tuple[int, int, int, int], q: Tensor) -> Ten
     return mask.view(sizes) if mask.dim() < 4 else mask
 
 
-def check_window(
-    window_size: tuple[int, int], longest_q: int, longest_k: int
-) -> tuple[int, int]:
+def check_window(window_size: tuple[int, int], longest_q: int, longest_k: int) -> tuple[int, int]:
     """Two sides, -1 where unlimited, as one is that reaches past the longest sequence.
 
     Kernels add a side to a row in 32 bits.
