@@ -1,4 +1,4 @@
-"""Attention's switches, numbers and lengths: a wrong kind is named, a right one means what it says."""
+"""Switches, numbers and lengths of attention: a wrong kind is named, a right one is what it says."""
 
 from __future__ import annotations
 
