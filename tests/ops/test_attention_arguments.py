@@ -1,4 +1,4 @@
-"""Switches, numbers and lengths of attention: a wrong kind is named, a right one is what it says."""
+"""Switches, numbers, lengths of attention: a wrong kind is named, a right one is what it says."""
 
 from __future__ import annotations
 
