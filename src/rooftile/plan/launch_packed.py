@@ -6,10 +6,11 @@ and says how many rounds of it are sorted together.
 
 from __future__ import annotations
 
-# Of 50 MB of L2, as in ``launch_hopper``; but three rounds sorted together, 26 MB of K and V at 128
-# columns, leave blocks nearer to each other than two by 1 %
+from rooftile.plan.schedule_hopper import Q_BYTES
+
+# More of L2 than where the host deals tiles: three rounds sorted together, 26 MB of K and V at 128
+# columns, leave blocks nearer to each other than two, by 1 % as counted; not timed
 _KV_BYTES = 26e6
-_Q_BYTES = 30e6
 _MOST_ROUNDS = 4
 
 
@@ -40,6 +41,6 @@ def sorted_rounds(
         dealt: Whether blocks take tile after tile; else each takes one.
     """
     tile = rows * width * (8 * group if of_keys else 4 / group)
-    fit = (_Q_BYTES if of_keys else _KV_BYTES) // (blocks * tile)
+    fit = (Q_BYTES if of_keys else _KV_BYTES) // (blocks * tile)
     least = 2 if dealt and not of_keys else 1
     return int(min(max(least, fit), _MOST_ROUNDS if dealt else 1))

@@ -70,12 +70,7 @@ def op_arguments(
     q, k, v = (_heads_first(*named, packed, inside)
                for named in (("query", query), ("key", key), ("value", value)))  # fmt: skip
     checks.check_qkv(q, k, v, packed, paged)
-    scale = q.shape[-1] ** -0.5 if options.scale is None else check_finite("scale", options.scale)
-    softcap = check_softcap(options.softcap)
-    dropout_p = check_probability("dropout_p", options.dropout_p)
-    num_splits = check_whole("num_splits", options.num_splits)
-    if num_splits < 0:
-        raise InputError(f"num_splits must be at least 0 (chosen), got {num_splits}")
+    scale, softcap, dropout_p, num_splits = _numbers(options, q.shape[-1])
     longest_q, longest_k = (_packed_lengths if packed else _lengths)(q, k, options)
     left, right = checks.check_window(options.window_size, longest_q, longest_k)
     batch = options.cu_seqlens_q.numel() - 1 if options.cu_seqlens_q is not None else q.shape[0]
@@ -96,11 +91,22 @@ def op_arguments(
     )  # fmt: skip
     return (
         q, k, v, mask, slopes, *map(checks.side_by_side, small), _seed(q, options), scale,
-        float(softcap), left, 0 if options.is_causal else right,
-        options.alignment == "bottom_right", float(dropout_p), longest_q, longest_k,
+        softcap, left, 0 if options.is_causal else right,
+        options.alignment == "bottom_right", dropout_p, longest_q, longest_k,
         options.deterministic, mask is not None and mask.requires_grad, num_splits,
         inside or _lies_inside(q),
     ), inside  # fmt: skip
+
+
+def _numbers(options: Options, head_dim: int) -> tuple[float, float, float, int]:
+    """Scale, softcap, dropout's probability and the number of splits."""
+    scale = head_dim**-0.5 if options.scale is None else check_finite("scale", options.scale)
+    softcap = float(check_softcap(options.softcap))
+    dropout_p = float(check_probability("dropout_p", options.dropout_p))
+    num_splits = check_whole("num_splits", options.num_splits)
+    if num_splits < 0:
+        raise InputError(f"num_splits must be at least 0 (chosen), got {num_splits}")
+    return scale, softcap, dropout_p, num_splits
 
 
 def _heads_first(name: str, t: Tensor, packed: bool, inside: bool) -> Tensor:
